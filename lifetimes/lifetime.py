@@ -1,0 +1,374 @@
+"""`Lifetime`: a handle on a resource whose finalizers run once, in order, children first, whatever happens."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from itertools import starmap
+from types import FunctionType, TracebackType
+from typing import Any, Generic, NoReturn, Self, TypeVar, cast
+
+from lifetimes import closing, failures, instrument
+from lifetimes._typing import Finalizer, Task
+from lifetimes.cell import DETACHED, INHERITED, LIVE, Cell, Pending, describe, live, next_key
+from lifetimes.errors import BusyError, ClosedError, OwnershipError
+from lifetimes.holders import Export, Pin
+from lifetimes.reachable import refers_to
+from lifetimes.reaper import drop, queue, safepoint
+
+__all__ = ["Lifetime"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Lifetime(Generic[T]):
+    """Owns ``value`` until the handle is dropped or closed, then runs the finalizers, last attached first.
+
+    ``finalizer(*args)`` is a frozen recipe: everything it needs is in its arguments, and it must not refer to this
+    handle.  ``parents`` are released after this lifetime, in whatever order the handles go.  ``kind``, ``nbytes`` and
+    ``label`` are for reports.  ``deferred=True`` keeps the release to safe points, for finalizers that take a lock
+    under which the handle may be dropped.
+
+    Errors: `TypeError` for a finalizer that cannot be called, `OwnershipError` for one bound to this very handle,
+    `ClosedError` for a closed parent.
+    Complexity: O(parents).  Threading: any thread may create, use, close and drop.
+
+    >>> from lifetimes import Lifetime
+    >>> context = Lifetime("ctx", print, "context destroyed", kind="context")
+    >>> stream = Lifetime("stream", print, "stream destroyed", kind="stream", parents=[context])
+    >>> del context          # still needed by the stream
+    >>> with stream.use() as handle:
+    ...     handle
+    'stream'
+    >>> stream.close()
+    stream destroyed
+    context destroyed
+    """
+
+    # Note [Speed].  __init__ and __del__ are one path, measured against weakref.finalize: no helper calls, no property,
+    # no lock, no generator; slots assigned inline.
+    __slots__ = ("__weakref__", "_cell", "_value")
+
+    _cell: Cell
+    _value: T
+
+    def __init__(
+        self,
+        value: T,
+        finalizer: Finalizer | None = None,
+        *args: Any,
+        kind: str = "object",
+        nbytes: int = 0,
+        label: str | None = None,
+        parents: Sequence[Lifetime[Any]] = (),
+        deferred: bool = False,
+    ) -> None:
+        self._value = value
+        cell = Cell()
+        cell.key = key = next_key()
+        cell.kind = kind
+        cell.nbytes = nbytes
+        cell.label = label
+        cell.state = LIVE
+        cell.deferred = deferred
+        cell.holders = {}
+        if finalizer is None:
+            cell.finalizers = []
+        else:
+            if finalizer.__class__ is not FunctionType:
+                _check_finalizer(finalizer, self)
+            cell.finalizers = [starmap(finalizer, (args,))]
+        if parents:
+            # One parent is the common case, and a comprehension is a call.
+            if len(parents) == 1:
+                cell.parents = (parents[0]._cell,)
+            else:
+                cell.parents = tuple([parent._cell for parent in parents])
+            for parent in cell.parents:
+                parent.holders[key] = cell
+                if parent.state != LIVE:
+                    _refuse_parent(cell, parent)
+        else:
+            cell.parents = ()
+        # Only from here on is there anything to release.
+        self._cell = cell
+        live[key] = cell
+        if instrument.listeners:
+            instrument.emit("create", key, cell=cell)
+
+    __del__ = drop
+
+    # What it is.
+
+    @property
+    def value(self) -> T:
+        """The value.  Nothing keeps it alive beyond the handle: prefer `use`.  Errors: `ClosedError`."""
+        if self._cell.state != LIVE:
+            self._refuse("its value was asked for")
+        return self._value
+
+    @property
+    def closed(self) -> bool:
+        """True from the moment of `close` (or `detach`) on, even while the release waits for work in flight."""
+        return self._cell.state != LIVE
+
+    @property
+    def key(self) -> int:
+        """This lifetime's number: never reused in this process."""
+        return self._cell.key
+
+    @property
+    def kind(self) -> str:
+        """What sort of thing it is, for reports."""
+        return self._cell.kind
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes, for reports."""
+        return self._cell.nbytes
+
+    @property
+    def label(self) -> str | None:
+        """The name the user gave it; assign to rename."""
+        return self._cell.label
+
+    @label.setter
+    def label(self, label: str | None) -> None:
+        self._cell.label = label
+
+    def __repr__(self) -> str:
+        cell = self._cell
+        state = "" if cell.state == LIVE else f", {closing.state_in_words(cell)}"
+        return f"<{type(self).__name__} {describe(cell)}{state}>"
+
+    # Using it.
+
+    def use(self, why: str = "") -> Pin[T]:
+        """``with lt.use() as value:`` keeps the value, and everything it depends on, alive for the block.
+
+        A pin is not a lock: several threads may use at once.  Leaving the block, by an exception too, unpins.
+        ``why`` shows in the `BusyError` of whoever tries to close it meanwhile.
+        Errors: `ClosedError`.
+        """
+        if self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE:
+            self._refuse("it was used")
+        return Pin(self._cell, self._value, why)
+
+    def export(self, why: str = "export") -> Export[T]:
+        """Hand the value to foreign code that says when it is done: ``export.release()``, from any thread, once.
+
+        Until then the value and its parents stay; `close` leaves the lifetime "closing", and exit never frees it.
+        Errors: `ClosedError`.
+        """
+        if self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE:
+            self._refuse("it was exported")
+        return Export(self._cell, self._value, why)
+
+    def after(self, task: Task) -> Self:
+        """Do not release before ``task`` has finished.  Returns self.
+
+        ``task.completed()`` is asked at safe points; raising means that the work failed, which is finished too.
+        Errors: `TypeError` for an object without ``completed``, `ClosedError`.
+        """
+        if not callable(getattr(task, "completed", None)):
+            raise TypeError(f"after() wants a task with a completed() method, not {type(task).__name__} {task!r}")
+        cell = self._cell
+        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
+            self._refuse("work was put after it")
+        holders = cell.holders
+        if len(holders) > 8:  # keep a long-lived resource from gathering finished work without end
+            for token, holder in list(holders.items())[:8]:
+                if holder.__class__ is Pending and _quietly_finished(holder.task):
+                    holders.pop(token, None)
+        holders[next_key()] = Pending(task)
+        return self
+
+    def add_finalizer(self, finalizer: Finalizer, *args: Any) -> None:
+        """Attach one more; it runs before those attached earlier.
+
+        Errors: `ClosedError` if the lifetime was closed (the finalizer is not run then), `OwnershipError` if the
+        finalizer can reach this handle (as a bound method, a closure, a partial or an argument), which would keep the
+        handle alive for ever.
+        """
+        _check_finalizer(finalizer, self)
+        if refers_to(args, self):
+            raise _bound_to_handle(finalizer)
+        cell = self._cell
+        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
+            self._refuse("a finalizer was added")
+        recipe = starmap(finalizer, (args,))
+        cell.finalizers.append(recipe)
+        if cell.state != LIVE and cell.key not in live:
+            # Closed meanwhile by another thread, which may or may not have seen it.  Nobody else runs it now, and it
+            # runs at most once: so either it ran in time, or running it here is the same as having been in time.
+            for _ in recipe:
+                pass
+
+    def weak(self) -> weakref.ReferenceType[Self]:
+        """A weak reference to the handle.  It may give None a little before the finalizers have run."""
+        return weakref.ref(self)
+
+    # Ending it.
+
+    def close(self, wait: bool = False) -> None:
+        """Release it and its children (youngest first) now.
+
+        If anything in the subtree is pinned, `BusyError` says who holds it and nothing changes.  What still has work in
+        flight or a live export stays "closing", its ancestors too, and is released later; ``wait=True`` waits for
+        the work first.  Closing twice is fine.
+
+        Errors: `BusyError`; what finalizers raised, as one `ExceptionGroup`, after all of them have run.
+        Complexity: linear in the subtree.
+        """
+        cell = self._cell
+        failed = closing.close(cell, wait)
+        if failed:
+            failures.raise_all(failed, describe(cell))
+        safepoint()
+
+    def __enter__(self) -> Self:
+        if self._cell.state != LIVE:
+            self._refuse("it was entered")
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if error is None:
+            self.close()
+            return
+        try:
+            failed = closing.close(self._cell, False)
+        except BusyError as busy:
+            error.add_note(f"while cleaning up: {busy}")
+        else:
+            failures.add_notes(error, failed or [])
+
+    def detach(self) -> T:
+        """Give the value up: no finalizer will run.  Returns it.
+
+        Errors: `BusyError` while pinned, exported or with live children, `ClosedError` when closed.
+        """
+        cell = self._cell
+        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
+            self._refuse("it was detached")
+        holding = [holder for holder in list(cell.holders.values()) if holder.__class__ is not Pending]
+        if holding:
+            sorts = ", ".join(sorted({holder.holds for holder in holding}))
+            raise BusyError(f"{describe(cell)} cannot be detached while something holds it ({sorts})")
+        if live.pop(cell.key, None) is None:
+            self._refuse("it was detached")
+        cell.state = DETACHED
+        cell.finalizers.clear()
+        for parent in cell.parents:
+            parent.holders.pop(cell.key, None)
+        cell.parents = ()
+        if instrument.listeners:
+            instrument.emit("detach", cell.key)
+        return self._value
+
+    # Other ways to make one.
+
+    @classmethod
+    def acquire(cls, create: Callable[..., R], *args: Any, finalizer: Callable[[R], object], **options: Any) -> Lifetime[R]:
+        """Create a resource and own it in one step: ``create(*args)`` becomes the value, ``finalizer(value)`` frees it.
+
+        An interrupt (Ctrl-C) at any point either prevents the creation or leaves the resource owned.  ``options`` are
+        those of the constructor.  Errors: whatever ``create`` raises; nothing is owned then.
+
+        >>> from lifetimes import Lifetime
+        >>> buffer = Lifetime.acquire(bytearray, 16, finalizer=bytearray.clear, kind="buffer", nbytes=16)
+        >>> len(buffer.value)
+        16
+        """
+        slot: list[R] = []
+        lifetime = cast("Lifetime[R]", cls(None, _finalize_slot, slot, finalizer, **options))  # type: ignore[arg-type]
+        try:
+            # One C call from the result of create() to its place in the slot: a plain assignment can lose it.
+            slot.extend(starmap(create, (args,)))
+            lifetime._value = slot[0]
+        except Exception:
+            if not slot:
+                lifetime.close()
+            raise
+        return lifetime
+
+    @classmethod
+    def borrow(
+        cls,
+        value: R,
+        *,
+        owner: object = None,
+        on_release: Callable[[R], object] | None = None,
+        **options: Any,
+    ) -> Lifetime[R]:
+        """Use a resource that somebody else owns: it is never freed here.
+
+        ``owner`` is kept alive as long as the lifetime; ``on_release(value)`` tells when nothing here uses it any more.
+        """
+        if on_release is not None and not callable(on_release):
+            raise TypeError(f"on_release must be callable, not {type(on_release).__name__} {on_release!r}")
+        return cast("Lifetime[R]", cls(value, _let_go, value, owner, on_release, **options))  # type: ignore[arg-type]
+
+    # What it refuses.
+
+    def _refuse(self, what: str) -> NoReturn:
+        cell = self._cell
+        if cell.state == INHERITED:
+            raise ClosedError(
+                f"{describe(cell)} belongs to the process that made it; {what} in a forked child. "
+                "Create a new one here, or start workers with the 'spawn' method"
+            )
+        raise ClosedError(f"{describe(cell)} is {closing.state_in_words(cell)}, but {what}")
+
+    def __copy__(self) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied: its finalizers would run twice; share the handle instead")
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be copied: its finalizers would run twice; share the handle instead")
+
+    def __reduce_ex__(self, protocol: object) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: what it owns belongs to this process")
+
+
+def _refuse_parent(cell: Cell, parent: Cell) -> None:
+    """The parent is closed, or a `close` is deciding about it: if it really is closed, take the child out and raise."""
+    if closing.settle_state(parent) == LIVE:
+        return
+    for each in cell.parents:
+        each.holders.pop(cell.key, None)
+        if each.state != LIVE and not each.holders:  # it may have waited for nothing but us
+            queue.append(each)
+    raise ClosedError(f"{describe(parent)} is {closing.state_in_words(parent)}: it cannot become a parent")
+
+
+def _check_finalizer(finalizer: object, handle: object) -> None:
+    if not callable(finalizer):
+        raise TypeError(f"a finalizer must be callable, not {type(finalizer).__name__} {finalizer!r}")
+    if refers_to(finalizer, handle):
+        raise _bound_to_handle(finalizer)
+
+
+def _bound_to_handle(finalizer: object) -> OwnershipError:
+    return OwnershipError(
+        f"the finalizer {finalizer!r} refers to the handle it is attached to, which would keep it alive for ever; "
+        "pass it the raw resource instead"
+    )
+
+
+def _finalize_slot(slot: list[R], finalizer: Callable[[R], object]) -> None:
+    if slot:
+        finalizer(slot[0])
+
+
+def _let_go(value: R, owner: object, on_release: Callable[[R], object] | None) -> None:
+    if on_release is not None:
+        on_release(value)
+
+
+def _quietly_finished(task: Task) -> bool:
+    try:
+        return task.completed()
+    except Exception:  # it failed, and stays here so that the release can tell
+        return False

@@ -1,0 +1,291 @@
+"""`Array`: a typed, shaped lifetime over an entry of the memory manager."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lifetimes.errors import OwnershipError
+from lifetimes.lifetime import Lifetime
+
+if TYPE_CHECKING:
+    from lifetimes._typing import ByteView, HostArray, Shape
+    from lifetimes.device import Device
+    from lifetimes.manager import Manager
+
+__all__ = ["Array", "check_dtype", "check_shape"]
+
+
+class Array(Lifetime[int]):
+    """An array of one device, or a view of one.  Made by `Device.asarray` and `Device.empty`, which are C-contiguous.
+
+    Its content is on the device or on the host as memory allows; using it brings it where it is needed.  The value of
+    the lifetime is the key of its storage in the manager's table.  Basic indexing, `transpose`, `reshape` and
+    `broadcast_to` give views: children that share the storage, closed with it.
+
+    >>> import lifetimes, numpy as np
+    >>> with lifetimes.open("host", memory_limit="1MiB") as device:
+    ...     x = device.asarray(np.arange(6.0).reshape(2, 3), label="x")
+    ...     x.shape, x.nbytes, x.evict(), x.numpy().sum()
+    ...     x[:, ::-1].numpy()
+    ((2, 3), 48, True, np.float64(15.0))
+    array([[2., 1., 0.],
+           [5., 4., 3.]])
+    """
+
+    __slots__ = ("_device", "base", "dtype", "offset", "shape", "strides")
+
+    _device: Device
+    dtype: np.dtype[Any]
+    shape: Shape
+    strides: Shape
+    """Bytes between neighbours along each dimension, as NumPy has them."""
+    offset: int
+    """Bytes from the start of the storage to the first element."""
+    base: Array | None
+    """The array whose storage a view shares; None for an array of its own."""
+
+    def __init__(
+        self,
+        device: Device,
+        content: HostArray | None,
+        shape: Shape,
+        dtype: np.dtype[Any],
+        *,
+        copy: bool = True,
+        label: str | None = None,
+    ) -> None:
+        self._device = device
+        self.dtype = dtype
+        self.shape = shape
+        self.strides = _contiguous_strides(shape, dtype.itemsize)
+        self.offset = 0
+        self.base = None
+        nbytes = size_of(shape) * dtype.itemsize
+        manager = device.manager
+        # The cell first, then the entry under its number: an interrupt in between leaves nothing behind.
+        added: list[int] = []
+        super().__init__(0, _release, manager, added, kind="array", nbytes=nbytes, label=label, parents=(device,))
+        self._value = key = self._cell.key
+        added.append(key)
+        try:
+            manager.add(nbytes if content is None else content, copy=copy, label=label, key=key)
+        except BaseException:
+            self.close()
+            raise
+
+    # What it is.
+
+    @property
+    def key(self) -> int:
+        """The key of its storage in the manager's table; for an array of its own also its number as a lifetime."""
+        return self._value
+
+    @property
+    def device(self) -> Device:
+        """The device it belongs to."""
+        return self._device
+
+    @property
+    def ndim(self) -> int:
+        """The number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return size_of(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes of its elements.  (Reports count the storage once, with the array that owns it.)"""
+        return size_of(self.shape) * self.dtype.itemsize
+
+    @property
+    def storage_nbytes(self) -> int:
+        """The bytes of the storage, which views share."""
+        return self._cell.nbytes if self.base is None else self.base._cell.nbytes
+
+    @property
+    def whole(self) -> bool:
+        """Whether it covers its storage from end to end in C order."""
+        return (
+            self.nbytes == self.storage_nbytes
+            and not self.offset
+            and self.strides == _contiguous_strides(self.shape, self.dtype.itemsize)
+        )
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("an array of no dimensions has no length")
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        return f"{super().__repr__()[:-1]}, shape {self.shape}, {self.dtype}>"
+
+    # Views.
+
+    def __getitem__(self, index: Any) -> Array:
+        """A view by basic indexing: integers, slices of any step, ``...`` and ``None``.
+
+        Errors: `TypeError` for arrays and lists of indices, which would be a copy; `IndexError` out of range.
+        """
+        for each in index if isinstance(index, tuple) else (index,):
+            if not (each is None or each is Ellipsis or isinstance(each, slice) or is_integer(each)):
+                raise TypeError(
+                    f"index {each!r} does not make a view; use integers, slices, ... or None, or index the copy of numpy()"
+                )
+        picture = self._picture()
+        # An Ellipsis in the end keeps NumPy from turning a single element into a scalar.
+        whole_index = index if isinstance(index, tuple) else (index,)
+        return self._view(picture[whole_index if Ellipsis in whole_index else (*whole_index, ...)])
+
+    def transpose(self, *axes: int) -> Array:
+        """A view with permuted dimensions; reversed without arguments."""
+        return self._view(self._picture().transpose(*axes))
+
+    @property
+    def T(self) -> Array:  # noqa: N802 (the name that everybody knows)
+        """`transpose` without arguments."""
+        return self.transpose()
+
+    def reshape(self, *shape: Any) -> Array:
+        """A view of another shape.  Errors: `ValueError` when the elements do not lie so that a view can do it."""
+        wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
+        picture = self._picture()
+        picture_of = picture.reshape(wanted)
+        if not np.may_share_memory(picture, picture_of) and picture.size:
+            raise ValueError(f"shape {self.shape} with strides {self.strides} cannot become {wanted} without a copy")
+        return self._view(picture_of)
+
+    def broadcast_to(self, shape: Any) -> Array:
+        """A view with repeated elements, for reading.  Errors: `ValueError` that names both shapes."""
+        return self._view(np.broadcast_to(self._picture(), check_shape(shape)))
+
+    def _picture(self) -> HostArray:
+        """A NumPy array of the same layout whose elements are never touched: NumPy does the index arithmetic."""
+        return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
+
+    def _view(self, picture: HostArray) -> Array:
+        base = self if self.base is None else self.base
+        value = self.value  # refuses when closed
+        view = Array.__new__(Array)
+        view._device = self._device
+        view.base = base
+        view.dtype = self.dtype
+        view.shape = picture.shape
+        view.strides = picture.strides
+        root = picture
+        while root.base is not None and isinstance(root.base, np.ndarray):
+            root = root.base
+        moved = picture.__array_interface__["data"][0] - root.__array_interface__["data"][0]
+        view.offset = self.offset + (moved if view.size else 0)
+        Lifetime.__init__(view, value, kind="view", label=self.label, parents=(base,))
+        return view
+
+    # Its content.
+
+    def numpy(self) -> HostArray:
+        """A fresh copy on the host.  Errors: `ClosedError`, `BrokenError`, `OutOfMemory`."""
+        manager, key = self._device.manager, self.value
+        if self.whole:
+            out = np.empty(self.shape, self.dtype)
+            manager.read(key, out)
+            return out
+        storage = np.empty(self.storage_nbytes, np.uint8)
+        manager.read(key, storage)
+        return self.on(storage).copy()
+
+    def write(self, source: HostArray) -> None:
+        """Overwrite it from the host; ``source`` is converted to the array's dtype and broadcast to its shape."""
+        manager, key = self._device.manager, self.value
+        content = np.broadcast_to(np.asarray(source, self.dtype), self.shape)
+        if not self.whole:
+            storage = np.empty(self.storage_nbytes, np.uint8)
+            manager.read(key, storage)
+            self.on(storage)[...] = content
+            content = storage
+        manager.write(key, content)
+
+    def evict(self) -> bool:
+        """Give the device memory back and keep the content on the host; False while the storage is in use."""
+        return self._device.manager.evict(self.value)
+
+    def to_device(self, device: Device) -> Array:
+        """A copy on another device (on the same one, this very array)."""
+        if device is self._device:
+            return self
+        return device.asarray(self.numpy(), label=self.label)
+
+    def on(self, storage: ByteView) -> HostArray:
+        """This array's layout over the bytes of its storage, wherever they are."""
+        return np.ndarray(self.shape, self.dtype, buffer=storage.data, offset=self.offset, strides=self.strides)
+
+
+def check_dtype(dtype: Any) -> np.dtype[Any]:
+    """A dtype that device memory can hold.  Errors: `TypeError` for Python objects."""
+    checked = np.dtype(dtype)
+    if checked.hasobject:
+        raise TypeError(f"dtype {checked} holds Python objects, which a device cannot; use a numeric dtype")
+    return checked
+
+
+def check_shape(shape: Any) -> Shape:
+    """A shape as a tuple of ints.
+
+    Errors: `TypeError` for what is no integer (True and 1.0 too), `ValueError` below zero.
+
+    >>> check_shape(3), check_shape([2, 0])
+    ((3,), (2, 0))
+    >>> check_shape((2, -2))
+    Traceback (most recent call last):
+    ValueError: shape (2, -2): a dimension cannot be negative
+    """
+    given = shape if isinstance(shape, (tuple, list)) else (shape,)
+    checked = []
+    for dimension in given:
+        if not is_integer(dimension):
+            raise TypeError(f"shape {shape!r}: a dimension must be an integer, not {dimension!r}")
+        length = dimension.__index__()
+        if length < 0:
+            raise ValueError(f"shape {shape!r}: a dimension cannot be negative")
+        checked.append(length)
+    return tuple(checked)
+
+
+def is_integer(number: object) -> bool:
+    """True for integers of any library, False for bool, which is no length and no index."""
+    return hasattr(number, "__index__") and not isinstance(number, (bool, np.bool_, np.ndarray))
+
+
+def size_of(shape: Shape) -> int:
+    """The number of elements.  Python integers: no shape can overflow it."""
+    size = 1
+    for length in shape:
+        size *= length
+    return size
+
+
+def check_arrays(arrays: Any, device: Device) -> None:
+    """Errors: `TypeError` for what is no array, `OwnershipError` for one of another device."""
+    for array in arrays:
+        if not isinstance(array, Array):
+            raise TypeError(f"an array of this device is wanted, not {type(array).__name__} (see Device.asarray)")
+        if array.device is not device:
+            raise OwnershipError(f"{array!r} belongs to {array.device!r}, not to {device!r}; copy it with to_device()")
+
+
+def _contiguous_strides(shape: Shape, itemsize: int) -> Shape:
+    strides = []
+    step = itemsize
+    for length in reversed(shape):
+        strides.append(step)
+        step *= max(length, 1)
+    return tuple(reversed(strides))
+
+
+def _release(manager: Manager, added: list[int]) -> None:
+    for key in added:
+        if manager.table.get(key) is not None:
+            manager.release(key)
