@@ -1,4 +1,7 @@
-"""``python -m bench [NAME ...]``: measure the rows of ``bench_NAME.py``, or all; non-zero when one is below its bar."""
+"""``python -m bench [NAME ...] [-- PYTEST OPTIONS]``: measure the rows of each ``bench_NAME.py``, or of all files.
+
+Non-zero when a row is below its bar.
+"""
 
 from __future__ import annotations
 
@@ -17,22 +20,28 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Returns the exit status: 0, 1 when a row is below its bar or failed, 2 for a wrong call."""
     parser = argparse.ArgumentParser(
         prog="python -m bench",
-        description="Ours against a peer, row by row, each with its bar. Other options go to pytest (-k, --benchmark-json, ...).",
+        description="Ours against a peer, row by row, each with its bar.",
+        epilog="What follows -- goes to pytest and pytest-benchmark: -- -k parent, -- --benchmark-autosave, ...",
         allow_abbrev=False,
     )
     parser.add_argument("name", nargs="*", help="files to run, without bench_ and .py (default: all of them)")
     parser.add_argument("--seconds", type=float, default=1.5, help="time for each row (default: %(default)s)")
     parser.add_argument("--folder", type=Path, default=HERE, help="where the bench files are (default: this one)")
-    parser.add_argument("--results", type=Path, default=HERE / "results", help="where the JSON goes (default: bench/results)")
-    options, passed_on = parser.parse_known_args(argv)
+    parser.add_argument(
+        "--results", type=Path, default=HERE / "results", help="where the JSON goes (default: bench/results)"
+    )
+    given = list(sys.argv[1:] if argv is None else argv)
+    end = given.index("--") if "--" in given else len(given)
+    options = parser.parse_args(given[:end])
     missing = [name for name in ("pytest", "pytest_benchmark", "pytest_timeout") if find_spec(name) is None]
     if missing:
         parser.error(f"{', '.join(missing)} is not installed; make bench, or pip install -e '.[bench]', installs it")
     there = {path.stem.removeprefix("bench_"): path for path in sorted(options.folder.glob("bench_*.py"))}
-    unknown = [name for name in options.name if name not in there]
+    names = [Path(name).stem.removeprefix("bench_") for name in options.name] or list(there)
+    unknown = [name for name in names if name not in there]
     if unknown:
         parser.error(f"there is no bench {', '.join(map(repr, unknown))}; there are {', '.join(there)}")
-    return run([there[name] for name in options.name or there], options.seconds, options.results, passed_on)
+    return run([there[name] for name in names], options.seconds, options.results, given[end + 1 :])
 
 
 def run(files: Sequence[Path], seconds: float, results: Path, passed_on: Sequence[str] = ()) -> int:

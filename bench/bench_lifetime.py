@@ -27,7 +27,7 @@ def weakref_finalize(rounds: Iterator[None]) -> None:
 
 
 def bench_one_finalizer(compare: Compare) -> None:
-    """A lifetime with one finalizer, made and dropped."""
+    """Lifetime, one finalizer"""
 
     def lifetime(rounds: Iterator[None]) -> None:
         for _ in rounds:
@@ -37,7 +37,7 @@ def bench_one_finalizer(compare: Compare) -> None:
 
 
 def bench_kind_and_nbytes(compare: Compare) -> None:
-    """The same with kind and nbytes."""
+    """Lifetime, one finalizer, kind, nbytes"""
 
     def lifetime(rounds: Iterator[None]) -> None:
         for _ in rounds:
@@ -47,7 +47,7 @@ def bench_kind_and_nbytes(compare: Compare) -> None:
 
 
 def bench_one_parent(compare: Compare) -> None:
-    """The same with one parent."""
+    """Lifetime, one finalizer, one parent"""
     parents = (Lifetime(HANDLE),)
 
     def lifetime(rounds: Iterator[None]) -> None:
@@ -58,7 +58,7 @@ def bench_one_parent(compare: Compare) -> None:
 
 
 def bench_no_finalizer(compare: Compare) -> None:
-    """A lifetime without a finalizer."""
+    """Lifetime, no finalizer"""
 
     def lifetime(rounds: Iterator[None]) -> None:
         for _ in rounds:

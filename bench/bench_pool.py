@@ -8,16 +8,17 @@ import lifetimes
 from bench.harness import Compare
 from bench.peers import pocl_queue, require
 from lifetimes.pool import Pool
+from lifetimes.timeline import Timeline
 
 NBYTES = 64 << 10
 
 
 def bench_take_and_give(compare: Compare) -> None:
-    """pool.take(64 KiB), pool.give, on one stream."""
+    """pool.take, pool.give, 64 KiB, one stream"""
     tools = require("pyopencl.tools")
     theirs = tools.MemoryPool(tools.ImmediateAllocator(pocl_queue()))
     with lifetimes.open("host") as device:
-        stream = device.stream
+        stream = Timeline(device.driver, device.driver.create_stream())
         pool = Pool(device.driver)
 
         def pool_take_and_give(rounds: Iterator[None]) -> None:

@@ -2,59 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import cycle
-from typing import Any
 
 import lifetimes
 from bench.harness import Compare
+from bench.measure import Loop
 from bench.peers import require
 from bench.resident import resident_manager
+from lifetimes import Manager
 
 ENTRIES = 10_000
 
 
-def zict_lru(keys: list[int]) -> Any:
-    """As many items, none of them ever evicted."""
-    lru = require("zict").LRU(len(keys), {})
-    for key in keys:
-        lru[key] = object()
-    return lru
+def compare_with_zict(
+    compare: Compare,
+    make: Callable[[Manager, Iterator[int]], Loop],
+    *,
+    bar: float | None = None,
+    limit: float | None = None,
+) -> None:
+    """One key after the other, on both sides in order of insertion; every look-up is a hit."""
+    zict = require("zict")
+    with lifetimes.open("host", memory_limit="64MiB") as device:
+        manager, keys = resident_manager(device, ENTRIES)
+        lru = zict.LRU(ENTRIES, {key: object() for key in keys})
+        theirs = cycle(keys)
+
+        def zict_LRU(rounds: Iterator[None]) -> None:  # noqa: N802 (its label in the table)
+            for _, key in zip(rounds, theirs, strict=False):
+                lru[key]
+
+        compare(make(manager, cycle(keys)), zict_LRU, bar=bar, limit=limit)
 
 
 def bench_resident_use(compare: Compare) -> None:
-    """with manager.use(key): pass, one of 10,000 resident arrays after the other."""
-    with lifetimes.open("host", memory_limit="64MiB") as device:
-        manager, keys = resident_manager(device, ENTRIES)
-        lru = zict_lru(keys)
-        ours, theirs = cycle(keys), cycle(keys)
+    """manager.use(key), 10,000 resident"""
 
+    def make(manager: Manager, keys: Iterator[int]) -> Loop:
         def use(rounds: Iterator[None]) -> None:
-            for _, key in zip(rounds, ours, strict=False):
+            for _, key in zip(rounds, keys, strict=False):
                 with manager.use(key):
                     pass
 
-        def zict_LRU(rounds: Iterator[None]) -> None:  # noqa: N802 (its label in the table)
-            for _, key in zip(rounds, theirs, strict=False):
-                lru[key]
+        return use
 
-        compare(use, zict_LRU, bar=5, limit=2.5e-6)
+    compare_with_zict(compare, make, bar=5, limit=2.5e-6)
 
 
 def bench_resident_update(compare: Compare) -> None:
-    """The same in mode "rw"."""
-    with lifetimes.open("host", memory_limit="64MiB") as device:
-        manager, keys = resident_manager(device, ENTRIES)
-        lru = zict_lru(keys)
-        ours, theirs = cycle(keys), cycle(keys)
+    """manager.use(key, "rw"), 10,000 resident"""
 
+    def make(manager: Manager, keys: Iterator[int]) -> Loop:
         def use(rounds: Iterator[None]) -> None:
-            for _, key in zip(rounds, ours, strict=False):
+            for _, key in zip(rounds, keys, strict=False):
                 with manager.use(key, "rw"):
                     pass
 
-        def zict_LRU(rounds: Iterator[None]) -> None:  # noqa: N802 (its label in the table)
-            for _, key in zip(rounds, theirs, strict=False):
-                lru[key]
+        return use
 
-        compare(use, zict_LRU)
+    compare_with_zict(compare, make)

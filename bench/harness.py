@@ -1,18 +1,17 @@
 """The pytest plugin: the fixture `compare`, and one row for each function that was collected.
 
-pytest-benchmark lies underneath: it keeps both series of a row, as two benchmarks of one group, so that its own files and
-comparisons (``--benchmark-json``, ``--benchmark-autosave``, ``--benchmark-compare``) work on them.
+pytest-benchmark lies underneath: it keeps both series of a row, as two benchmarks of one group, so that its own files
+and comparisons (``--benchmark-json``, ``--benchmark-autosave``, ``--benchmark-compare``) work on them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from time import perf_counter
+from collections.abc import Generator
 from typing import Any, Final
 
 import pytest
 
-from bench.measure import Clock, Loop, Plan, Spin, interleave
+from bench.measure import Loop, Plan, Spin, interleave
 from bench.row import ERROR, MISSED, SKIPPED, Row, Side
 
 __all__ = ["RERUNS", "Compare", "Harness"]
@@ -24,10 +23,9 @@ RERUNS: Final = 3
 class Harness:
     """Give it to ``pytest.main(plugins=[...])``; afterwards ``rows`` has the rows in the order in which they ran."""
 
-    def __init__(self, plan: Plan, clock: Clock = perf_counter) -> None:
+    def __init__(self, plan: Plan, spin: Spin | None = None) -> None:
         self.plan = plan
-        self.clock = clock
-        self.spin = Spin(clock)
+        self.spin = Spin() if spin is None else spin
         self.rows: list[Row] = []
 
     def row_of(self, item: pytest.Item) -> Row:
@@ -47,15 +45,19 @@ class Harness:
         return Compare(self, self.row_of(request.node), benchmark)
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Note what became of a row that could not be measured."""
         report = yield
         row = self.row_of(item)
         if report.skipped:
             reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
             row.trouble = SKIPPED, reason.removeprefix("Skipped: ")
-        elif call.excinfo is not None and not (row.verdict == MISSED and call.excinfo.errisinstance(pytest.fail.Exception)):
-            row.trouble = ERROR, call.excinfo.exconly().strip().splitlines()[0]
+        elif call.excinfo is not None:
+            missed = row.verdict == MISSED and call.excinfo.errisinstance(pytest.fail.Exception)
+            if not missed and row.trouble is None:
+                row.trouble = ERROR, call.excinfo.exconly().strip().splitlines()[0]
         elif call.when == "call" and row.ours is None:
             row.trouble = ERROR, "it measured nothing: a row calls compare() once"
         return report
@@ -79,15 +81,16 @@ class Harness:
 class Compare:
     """``compare(ours, peer, bar=1.5)`` measures a row and fails when it is below its bar.
 
-    ``ours`` and ``peer`` are loops: ``def lifetime(rounds): for _ in rounds: <the operation>``; their names, with spaces, are
-    the labels of the table.  ``bar``, ``limit`` and ``nbytes`` are those of `Row`.  A bar that is missed on a busy machine is
-    measured again, `RERUNS` times at most.
+    ``ours`` and ``peer`` are loops: ``def lifetime(rounds): for _ in rounds: <the operation>``; their names, with
+    spaces, are the labels of the table.  ``bar``, ``limit`` and ``nbytes`` are those of `Row`.  A bar that is missed on a
+    busy machine is measured again, `RERUNS` times at most.
     """
 
     def __init__(self, harness: Harness, row: Row, benchmark: Any) -> None:
         self._harness = harness
         self._row = row
         self._benchmark = benchmark
+        benchmark._mode = "compare"  # or it would warn that it was not used when a row fails before its end
 
     def __call__(
         self,
@@ -103,7 +106,7 @@ class Compare:
             raise RuntimeError("a row calls compare() once; write another function for another row")
         row.bar, row.limit, row.nbytes = bar, limit, nbytes
         for _ in range(1 + RERUNS):
-            measured = interleave(ours, peer, harness.plan, harness.spin, harness.clock)
+            measured = interleave(ours, peer, harness.plan, harness.spin)
             row.take(measured, _label(ours), _label(peer), harness.spin.slowdown(measured.spins))
             if not (row.verdict == MISSED and row.busy):
                 break
@@ -119,8 +122,7 @@ def _label(loop: Loop | None) -> str:
 
 
 def _store(benchmark: Any, row: Row) -> None:
-    """Hand both series to pytest-benchmark, which has a fixture for one series a test and no public way to give it two."""
-    benchmark._mode = "compare"
+    """Hand both series to pytest-benchmark, which takes one a test and has no public way to be given two."""
     for side in (row.ours, row.peer):
         if side is not None:
             _store_side(benchmark, row, side)

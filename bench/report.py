@@ -80,9 +80,10 @@ def show(rows: Sequence[Row], console: Console | None = None) -> None:
         console = Console(file=console.file, width=max(console.width, WIDTH))
     table = Table(title="ours against the peer, medians", title_justify="left", caption_justify="left", pad_edge=False)
     table.add_column("row", ratio=1)
-    for name in ("ours", "peer", "ratio", "bar"):
-        table.add_column(name, justify="right", no_wrap=name != "peer")
-    table.add_column("verdict")
+    for name in ("ours", "peer", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for name in ("peer is", "bar", "verdict"):
+        table.add_column(name)
     last = ""
     for row in rows:
         if last and row.file != last:
@@ -91,7 +92,9 @@ def show(rows: Sequence[Row], console: Console | None = None) -> None:
         table.add_row(*_cells(row))
     busy = sum(row.busy for row in rows)
     if busy:
-        table.caption = f"the machine was busy during {busy} of {len(rows)} rows (marked *): trust the ratios, not the times"
+        table.caption = (
+            f"the machine was busy during {busy} of {len(rows)} rows (marked *): trust the ratios, not the times"
+        )
     console.print(table)
 
 
@@ -102,8 +105,9 @@ def _cells(row: Row) -> list[Text]:
     if row.busy:
         verdict.append(" *")
     ratio = "" if row.ratio is None else f"{row.ratio:.2f}x"
-    peer = "" if row.peer is None else f"{row.peer.label}\n{row.show(row.peer)}"
-    return [Text(row.title), Text(row.show(row.ours)), Text(peer), Text(ratio), Text(row.bars), verdict]
+    label = "" if row.peer is None else row.peer.label
+    figures = [Text(row.show(row.ours)), Text(row.show(row.peer)), Text(ratio)]
+    return [Text(row.title), *figures, Text(label, style="dim"), Text(row.bars), verdict]
 
 
 def _cpu() -> str:

@@ -41,9 +41,9 @@ class Side:
 class Row:
     """A row of the table.
 
-    ``bar`` bounds the ratio: of times, ours to the peer's, which may be at most that; or, for a row with ``nbytes`` (the
-    bytes that one operation moves), of rates, which must be at least that.  ``limit`` bounds the time of one operation
-    of ours in seconds.  A row with neither is only reported.
+    ``bar`` bounds the ratio: of times, ours to the peer's, which may be at most that; or, for a row with ``nbytes``
+    (the bytes that one operation moves), of rates, which must be at least that.  ``limit`` bounds the time of one
+    operation of ours in seconds.  A row with neither is only reported.
     """
 
     name: str
@@ -65,13 +65,8 @@ class Row:
         if peer_median is not None:
             self.peer = Side(peer, measured.peer_iterations, tuple(measured.peer), peer_median)
         self.slowdown = slowdown
-        self.attempts.append({
-            "ours_median_seconds": measured.ours_median,
-            "peer_median_seconds": peer_median,
-            "ratio": self.ratio,
-            "slowdown": slowdown,
-            "busy": self.busy,
-        })
+        attempt = {"ours_median_seconds": measured.ours_median, "peer_median_seconds": peer_median, "ratio": self.ratio}
+        self.attempts.append({**attempt, "slowdown": slowdown, "busy": self.busy})
 
     @property
     def ratio(self) -> float | None:
