@@ -12,6 +12,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DESTROYED", "DONE", "Mark"]
 
+LOOK_SECONDS = 1.0
+"""A wait looks up this often: a Ctrl-C right before a thread goes to sleep does not wake it."""
+
 
 class Mark:
     """The completion of everything enqueued on a lane before it.  Done once, for ever.
@@ -68,7 +71,8 @@ class Mark:
         self.waiters.append(lock)
         if not self.done:  # asked again: it may have been done before the lock was there to be released
             lane.nudge()
-            lock.acquire()
+            while not lock.acquire(True, LOOK_SECONDS):
+                lane.nudge()
 
     def tell(self) -> None:
         """Raise what failed.  Errors: `BackendError` from the first failure; further ones are notes."""

@@ -118,6 +118,15 @@ def test_any_address_finds_its_block(memory: Memory) -> None:
     memory.check_invariants()
 
 
+def test_what_comes_and_goes_leaves_nothing_in_the_order(memory: Memory) -> None:
+    for nbytes in range(1, 20_000, 100):
+        address = memory.allocate(nbytes)
+        other = memory.allocate(nbytes)
+        memory.free(address)
+        memory.free(other)
+    assert len(memory._order) == memory.count == 0
+
+
 def test_a_view_that_outlives_its_block_stays_readable(memory: Memory) -> None:
     address = memory.allocate(8 * MIB)
     view = memory.block(address)[:]

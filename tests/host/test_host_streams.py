@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import gc
-import signal
-import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
@@ -15,9 +13,9 @@ import numpy as np
 import pytest
 
 from lifetimes.errors import BackendError, BusyError, CleanupWarning
-from lifetimes.testing.disturb import interrupt, run_disturbed
 from lifetimes_host import HostDriver
 from lifetimes_host.driver import INLINE_BYTES
+from lifetimes_host.lanes import Lane
 
 SECONDS = 20.0
 
@@ -114,6 +112,26 @@ def test_commands_that_come_during_an_inline_command_run_after_it(driver: HostDr
     driver.call(inline, (), stream, short=True)
     driver.synchronize(stream)
     assert order == ["inline", "other", "nested"]
+
+
+def test_a_worker_that_came_too_early_is_woken_again(driver: HostDriver, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds an inline command at work and goes to sleep; what was left in the queue still runs, unasked."""
+    stream, done, tries = driver.create_stream(), threading.Event(), threading.Semaphore(0)
+    run_queued = Lane.run_queued
+
+    def told(lane: Lane) -> None:
+        run_queued(lane)
+        tries.release()
+
+    monkeypatch.setattr(Lane, "run_queued", told)
+
+    def inline() -> None:
+        driver.call(done.set, (), stream)
+        assert all(tries.acquire(timeout=SECONDS) for _ in ("at its start", "when woken"))
+        assert not done.is_set()
+
+    driver.call(inline, (), stream, short=True)
+    assert done.wait(SECONDS)
 
 
 def test_without_a_new_thread_the_caller_does_the_work(driver: HostDriver, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -258,122 +276,6 @@ def test_dead_and_foreign_handles_are_refused(driver: HostDriver) -> None:
     for call in calls:
         with pytest.raises(BackendError, match=r"destroyed|is no (stream|event)"):
             call()
-
-
-# What is interrupted.
-def test_ctrl_c_ends_a_wait_and_harms_nothing(driver: HostDriver) -> None:
-    stream, event = driver.create_stream(), driver.create_event()
-    release = held(driver, stream)
-    driver.record(event, stream)
-    main = threading.main_thread().ident
-    assert main is not None
-
-    def press() -> None:
-        while not event.mark.waiters:  # until the wait below has begun to block
-            threading.Event().wait(0.001)
-        signal.pthread_kill(main, signal.SIGINT)
-
-    presser = threading.Thread(target=press)
-    presser.start()
-    with pytest.raises(KeyboardInterrupt):
-        driver.wait(event)
-    presser.join(SECONDS)
-    assert not driver.completed(event)
-    release()
-    driver.wait(event)
-    assert driver.completed(event)
-
-
-def test_an_interrupted_inline_command_gives_the_stream_back(driver: HostDriver) -> None:
-    stream = driver.create_stream()
-    with pytest.raises(KeyboardInterrupt):
-        driver.call(interrupt, (), stream, short=True)
-    assert stream.lane.idle()
-    driver.synchronize(stream)
-
-
-def interrupt_ours() -> None:
-    """Ctrl-C, but not inside `threading`, which loses a thread that it is interrupted in starting."""
-    if sys._getframe(2).f_code.co_filename != threading.__file__:
-        raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("nbytes", [100, INLINE_BYTES + 1])
-def test_ctrl_c_at_any_step_of_a_copy_leaves_a_stream_that_works(nbytes: int) -> None:
-    """Whatever was interrupted, what comes after it is done, in order, and every wait ends."""
-    source, found = np.full(nbytes, 7, np.uint8), np.zeros(nbytes, np.uint8)
-
-    def work(driver: HostDriver, stream: Any, event: Any, address: int) -> None:
-        driver.copy_in(address, source, stream)
-        driver.record(event, stream)
-        driver.wait(event)
-
-    interrupted = 0
-    for step in range(10_000):
-        driver = HostDriver(1 << 20)
-        stream, event, address = driver.create_stream(), driver.create_event(), driver.allocate(nbytes)
-        try:
-            if not run_disturbed(work, driver, stream, event, address, step=step, act=interrupt_ours, after_calls=True):
-                break
-        except KeyboardInterrupt:
-            interrupted += 1
-        driver.wait(event)
-        driver.copy_in(address, np.full(nbytes, 9, np.uint8), stream)
-        found[:] = 0
-        driver.copy_out(found, address, stream)
-        driver.record(event, stream)
-        driver.wait(event)
-        assert (found == 9).all()
-        driver.close()
-    driver.close()
-    assert interrupted > 12
-
-
-def test_an_interrupted_start_of_a_thread_is_made_up_for(driver: HostDriver, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whether the thread had started or not, the lane goes on, and all its threads end."""
-    before, start = workers(), threading.Thread.start
-    presses = iter(["before", "after"])
-
-    def press(self: threading.Thread) -> None:
-        when = next(presses, "never")
-        if when != "before":
-            start(self)
-        if when != "never":
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(threading.Thread, "start", press)
-    stream, done = driver.create_stream(), list[int]()
-    for number in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            driver.call(done.append, (number,), stream)
-    driver.call(done.append, (2,), stream)
-    driver.synchronize(stream)
-    assert done == [0, 1, 2]
-    threads = workers() - before
-    assert len(threads) == 2
-    driver.close()
-    assert not any(thread.is_alive() for thread in threads)
-
-
-def test_a_finalizer_may_use_the_stream_that_it_interrupts(driver: HostDriver) -> None:
-    """It runs anywhere inside a call; its own commands come after the interrupted one."""
-    address, other = driver.allocate(4), driver.allocate(4)
-    one, two = np.full(4, 1, np.uint8), np.full(4, 2, np.uint8)
-    stream, event = driver.create_stream(), driver.create_event()
-
-    def act() -> None:
-        driver.copy_in(other, two, stream)
-        driver.record(event, stream)
-        driver.completed(event)
-
-    for step in range(10_000):
-        if not run_disturbed(driver.copy_in, address, one, stream, step=step, act=act, after_calls=True):
-            break
-        driver.synchronize(stream)
-        assert driver.view(address, 4).tolist() == [1] * 4
-        assert driver.view(other, 4).tolist() == [2] * 4
-        driver.view(address, 4)[:] = driver.view(other, 4)[:] = 0
-    assert step > 8
 
 
 def test_nothing_refers_back_to_a_dropped_driver() -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
 
 from lifetimes.backend import Backend, Driver, MemoryInfo
 from lifetimes.errors import BackendError, OutOfMemory
@@ -188,6 +189,17 @@ def run(driver: SimDriver, test: str, args: tuple[object, ...]) -> None:
     names = body.__code__.co_varnames[: body.__code__.co_argcount]
     stream = [driver.create_stream()] if "stream" in names else []
     body(driver, *stream, *args)
+
+
+@pytest.mark.parametrize("faulty", [NoStreamWait, ShortCopy, LazySynchronize, CountsRefused])
+def test_the_machine_finds_the_fault(faulty: type[SimDriver]) -> None:
+    class Machine(DriverMachine):
+        def open(self) -> Driver:
+            return faulty(latency=lambda kind, nbytes: 1 + nbytes % 7)
+
+    quiet = settings(max_examples=300, stateful_step_count=30, database=None, phases=[Phase.generate], print_blob=False)
+    with pytest.raises((AssertionError, BackendError)):
+        run_state_machine_as_test(Machine, settings=quiet)
 
 
 def test_a_driver_that_cannot_be_closed_twice_is_found() -> None:

@@ -39,9 +39,9 @@ class ContextSimDriver(SimDriver, contexts=True):
     >>> previous = driver.make_current()
     >>> driver.free(driver.allocate(16))
     >>> driver.restore(previous)
-    >>> driver.allocate(16)
+    >>> driver.allocate(16)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    lifetimes.errors.BackendError: allocate was called in the wrong context: 0x0 is current here and this device has 0x1
+    lifetimes.errors.BackendError: allocate was called in the wrong context: 0x0 is current here and this device has ...
     >>> driver.close()
     """
 
@@ -60,6 +60,7 @@ class ContextSimDriver(SimDriver, contexts=True):
         self.generation += 1
 
     def make_current(self) -> int:
+        """Make the context current on this thread; the handle of the one before, 0 for none."""
         if self._closed:
             raise ClosedError("make_current was called on a simulated driver that is closed")
         if not self.context:
@@ -72,6 +73,7 @@ class ContextSimDriver(SimDriver, contexts=True):
         return previous
 
     def restore(self, previous: int) -> None:
+        """Make the context of that handle current, dead or alive; 0 for none."""
         with self._lock:
             self.counts["restore"] += 1
         self.faults.call("restore")

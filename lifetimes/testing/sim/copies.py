@@ -20,6 +20,7 @@ class MemoryCalls(OrderCalls):
     """Allocation, copies that take time, and views of device memory."""
 
     def allocate(self, nbytes: int) -> int:
+        """A poisoned block.  Errors: `OutOfMemory` with the request, the bytes in use and the total."""
         self._enter("allocate")
         if nbytes < 1:
             raise self._violation(f"an allocation needs at least 1 byte, not {nbytes}")
@@ -32,6 +33,7 @@ class MemoryCalls(OrderCalls):
         raise OutOfMemory(f"{nbytes:,} bytes do not fit: {used:,} of {total:,} bytes are in use")
 
     def free(self, address: int) -> None:
+        """Poison a block and take it back.  A violation: not the start of a live block, or commands in flight use it."""
         self._enter("free")
         with self._lock:
             block = self._block(address)
@@ -41,10 +43,12 @@ class MemoryCalls(OrderCalls):
             self.log.append(("free", address))
 
     def memory_info(self) -> MemoryInfo:
+        """Free and total bytes, exact."""
         self._enter("memory_info")
         return MemoryInfo(self._memory.total - self._memory.used, self._memory.total)
 
     def view(self, address: int, nbytes: int) -> ByteView:
+        """The bytes as they are now, poison included; after a `free` the view shows poison, or the next owner's bytes."""
         self._enter("view")
         with self._lock:
             self.log.append(("view", (address, nbytes)))
@@ -52,11 +56,13 @@ class MemoryCalls(OrderCalls):
             return block.data[offset : offset + nbytes]
 
     def copy_in(self, address: int, source: HostArray, stream: int) -> None:
+        """Enqueue a copy that reads ``source`` when it completes."""
         late = self._enter("copy_in")
         data = self._flat(source, "copy_in")
         self._copy("copy_in", (address, data.nbytes, stream), (address, None), (None, data), data.nbytes, stream, late)
 
     def copy_out(self, destination: HostArray, address: int, stream: int) -> None:
+        """Enqueue a copy that reads device memory when it completes."""
         late = self._enter("copy_out")
         data = self._flat(destination, "copy_out")
         if not data.flags.writeable:
@@ -64,6 +70,7 @@ class MemoryCalls(OrderCalls):
         self._copy("copy_out", (address, data.nbytes, stream), (None, data), (address, None), data.nbytes, stream, late)
 
     def copy(self, destination: int, source: int, nbytes: int, stream: int) -> None:
+        """Enqueue a copy on the device.  A violation: ranges that overlap."""
         late = self._enter("copy")
         self._copy(
             "copy", (destination, source, nbytes, stream), (destination, None), (source, None), nbytes, stream, late

@@ -28,10 +28,12 @@ class CodeCalls(MemoryCalls):
         self._kernels: HandleTable[Kernel] = HandleTable("kernel", 0x4000, reuse=reuse_handles)
 
     def compile(self, source: str) -> bytes:
+        """Check Python source.  Errors: `CompileError` with line, log and source."""
         self._enter("compile")
         return compile_source(source)
 
     def load(self, binary: bytes) -> int:
+        """Run a binary's definitions; a module handle.  Errors: `BackendError` if they raise."""
         self._enter("load")
         module = load_binary(binary)
         with self._lock:
@@ -40,6 +42,7 @@ class CodeCalls(MemoryCalls):
             return handle
 
     def unload(self, module: int) -> None:
+        """Give a module back with its kernels.  A violation: one of them is in flight."""
         self._enter("unload")
         with self._lock:
             code = self._find(self._modules, module)
@@ -51,6 +54,7 @@ class CodeCalls(MemoryCalls):
             self.log.append(("unload", module))
 
     def function(self, module: int, name: str) -> int:
+        """A kernel handle, which dies with its module.  Errors: `BackendError` that lists the names there are."""
         self._enter("function")
         with self._lock:
             code = self._find(self._modules, module)
@@ -83,6 +87,7 @@ class CodeCalls(MemoryCalls):
         return block.data[offset:]
 
     def call(self, function: Callable[..., object], args: Sequence[object], stream: int) -> None:
+        """Run ``function(*args)`` when its turn comes; what it raises fails the stream's next event."""
         late = self._enter("call")
         duration = self._duration("call", 0)
         with self._lock:

@@ -36,6 +36,7 @@ class Block:
 
     @property
     def nbytes(self) -> int:
+        """Its size."""
         return len(self.data)
 
 
@@ -141,4 +142,5 @@ class SimMemory:
         assert not set(kept) & set(self._blocks), f"addresses that are free and live: {set(kept) & set(self._blocks)}"
         assert len(set(kept)) == len(kept), f"an address is free twice: {kept}"
         held = sum(len(data) for ranges in self._freed.values() for _, data in ranges)
+        assert held <= self.total, f"{held} bytes are kept for reuse of {self.total}"
         assert self._kept == held, f"{self._kept} bytes are booked for reuse and {held} are there"

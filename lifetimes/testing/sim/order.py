@@ -38,6 +38,7 @@ class OrderCalls(Accounts):
         self._events: HandleTable[SimEvent] = HandleTable("event", 0x2000, reuse=reuse_handles)
 
     def create_stream(self) -> int:
+        """A raw handle, perhaps one that another stream had before."""
         self._enter("create_stream")
         with self._lock:
             stream = SimStream()
@@ -47,6 +48,7 @@ class OrderCalls(Accounts):
             return handle
 
     def destroy_stream(self, stream: int) -> None:
+        """Give a stream back.  A violation: it has commands in flight."""
         self._enter("destroy_stream")
         with self._lock:
             lane = self._find(self._streams, stream)
@@ -57,6 +59,7 @@ class OrderCalls(Accounts):
             self.log.append(("destroy_stream", stream))
 
     def create_event(self) -> int:
+        """A raw handle, perhaps one that another event had before."""
         self._enter("create_event")
         with self._lock:
             handle = self._events.add(SimEvent())
@@ -64,6 +67,7 @@ class OrderCalls(Accounts):
             return handle
 
     def destroy_event(self, event: int) -> None:
+        """Give an event back, at any time."""
         self._enter("destroy_event")
         with self._lock:
             self._find(self._events, event).mark.abandon()
@@ -71,6 +75,7 @@ class OrderCalls(Accounts):
             self.log.append(("destroy_event", event))
 
     def record(self, event: int, stream: int) -> None:
+        """The event completes with what is on the stream so far."""
         self._enter("record")
         with self._lock:
             lane = self._find(self._streams, stream)
@@ -81,18 +86,21 @@ class OrderCalls(Accounts):
             self._time.enqueue(lane, Command("record", event, mark=mark))
 
     def completed(self, event: int) -> bool:
+        """Whether it has; no time passes.  Errors: `BackendError` for what failed before it."""
         self._enter("completed")
         mark = self._mark(event)
         mark.tell()
         return mark.done
 
     def wait(self, event: int) -> None:
+        """Let time pass until the event completes.  Errors: as `completed`; `WouldBlock` in manual mode."""
         self._enter("wait")
         mark = self._mark(event)
         self._advance(mark, f"the event {event:#x}")
         mark.tell()
 
     def stream_wait(self, stream: int, event: int) -> None:
+        """Later commands of the stream start after the event, as it is recorded now."""
         self._enter("stream_wait")
         with self._lock:
             lane = self._find(self._streams, stream)
@@ -100,6 +108,7 @@ class OrderCalls(Accounts):
             self._time.enqueue(lane, Command("stream_wait", event, mark=self._mark(event)))
 
     def synchronize(self, stream: int) -> None:
+        """Let time pass until the stream is done.  Errors: `WouldBlock` in manual mode."""
         self._enter("synchronize")
         with self._lock:
             lane = self._find(self._streams, stream)

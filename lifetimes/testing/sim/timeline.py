@@ -215,7 +215,8 @@ class Timeline:
             error = raised
         finally:
             with self._changed:
-                stream.queue.popleft()
+                if stream.queue:  # else the command has reset its own device
+                    stream.queue.popleft()
                 stream.running = None
                 stream.ready = end
                 for block in command.blocks:

@@ -21,7 +21,7 @@ class Program:
 
     ``source`` defines two kernels over ``size`` items: ``add_one(x)`` adds 1 to each of the bytes at ``x``, and
     ``add(x, y, z)`` writes the sums of the bytes at ``x`` and ``y`` to ``z``.  ``broken`` does not compile, because of
-    the word in ``culprit``.
+    what is in ``culprit``.
     """
 
     source: str
@@ -35,8 +35,8 @@ PROGRAMS = {
             "def add_one(x, size):\n    x[:size[0]] += 1\n\n"
             "def add(x, y, z, size):\n    z[:size[0]] = x[:size[0]] + y[:size[0]]\n"
         ),
-        broken="def add_one(x):\n    retrun x + 1\n",
-        culprit="retrun",
+        broken="def add_one(x):\n    x += = 1\n",
+        culprit="x += = 1",
     ),
 }
 """By target language.  Add a row, or override the fixture ``program``, for a language that is not here."""
