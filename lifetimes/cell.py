@@ -54,7 +54,7 @@ class Cell:
     Fields are plain slots, assigned inline by `Lifetime.__init__`: that path is measured in nanoseconds.
     """
 
-    __slots__ = ("deferred", "finalizers", "holders", "key", "kind", "label", "nbytes", "parents", "state")
+    __slots__ = ("deferred", "finalizers", "holders", "key", "kind", "label", "nbytes", "origin", "parents", "state")
 
     holds = "child"  # what a cell is in its parents' ``holders``
 
@@ -70,6 +70,7 @@ class Cell:
     parents: tuple[Cell, ...]
     # Invariant: empty when released.  A DROPPED or CLOSING cell with no holders is in the reaper's queue.
     holders: dict[int, Holder]
+    origin: Any  # set only while origins are recorded, by lifetimes.origins
 
     def __repr__(self) -> str:
         return f"<cell of {describe(self)}, {STATE_NAMES[self.state]}>"

@@ -94,8 +94,8 @@ class Lifetime(Generic[T]):
         # Only from here on is there anything to release.
         self._cell = cell
         live[key] = cell
-        if instrument.listeners:
-            instrument.emit("create", key, cell=cell)
+        if instrument.watchers:
+            instrument.created(cell)
 
     __del__ = drop
 
@@ -264,7 +264,7 @@ class Lifetime(Generic[T]):
         for parent in cell.parents:
             parent.holders.pop(cell.key, None)
         cell.parents = ()
-        if instrument.listeners:
+        if instrument.watchers:
             instrument.emit("detach", cell.key)
         return self._value
 

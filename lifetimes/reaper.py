@@ -221,7 +221,7 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
             cell.state = DROPPED
             live[key] = cell
         raise
-    if instrument.listeners:
+    if instrument.watchers:
         instrument.emit("release", key)
     return failures
 

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from contextlib import suppress
 
 from lifetimes.cli.commands import names
 from lifetimes.cli.failing import BAD_INPUT, FAILED, INTERRUPTED, PIPE_CLOSED, InputError, one_line
@@ -28,15 +29,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         never_fail_to_print()
     try:
-        parsed = parse(words)
-        status = 0 if parsed is None else parsed[0].load().run(parsed[1])
-        sys.stdout.flush()
+        try:
+            parsed = parse(words)
+            status = 0 if parsed is None else parsed[0].load().run(parsed[1])
+        except SystemExit as stop:  # argparse: after help, and after its own line about an error
+            status = stop.code if isinstance(stop.code, int) else 0
+        sys.stdout.flush()  # here, where it can still be told that nobody reads
         return status
-    except SystemExit as stop:  # argparse: after help, and after its own line about an error
-        return stop.code if isinstance(stop.code, int) else 0
     except BrokenPipeError:
-        # Python flushes stdout once more at exit, and that has to succeed.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        with suppress(OSError, ValueError):
+            # Python flushes stdout once more at exit, and that has to succeed.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return PIPE_CLOSED
     except KeyboardInterrupt as error:
         tell(words, error, "interrupted")

@@ -37,7 +37,7 @@ class Command:
 
 COMMANDS: Final = (
     Command("demo", "work on a data set four times the memory limit, and find a leak", "lifetimes.cli.demo"),
-    Command("doctor", "which back ends, tables and policies work here, and what would help", "lifetimes.cli.doctor"),
+    Command("doctor", "which back ends, tables and policies work here, and why not", "lifetimes.cli.doctor"),
     Command("completion", "a script that lets a shell complete these commands", "lifetimes.cli.completion"),
 )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Final, NoReturn
@@ -20,12 +21,20 @@ Nothing here needs a GPU: the back end "host" is ordinary memory under a limit."
 
 FIRST_STEPS: Final = """\
 examples:
-  lifetimes doctor                      what works on this machine, and what is missing for the rest
-  lifetimes demo                        256 MiB of data under a limit of 64 MiB, and a leak that is found
-  lifetimes demo --data measured.npy    the same on a matrix of your own
-  lifetimes COMMAND --help              everything about one command
+  lifetimes doctor                     what works here, and what is missing
+  lifetimes demo                       256 MiB of data under a limit of 64 MiB
+  lifetimes demo --data measured.npy   the same on a matrix of your own
+  lifetimes COMMAND --help             everything about one command
 
 exit status: 0 it worked, 1 it did not, 2 it was not asked for in a way that can work, 130 interrupted"""
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Wraps paragraphs to the terminal and leaves blocks with indented lines as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        blocks = text.split("\n\n")
+        return "\n\n".join(block if "\n " in block else textwrap.fill(block, width) for block in blocks)
 
 
 class Parser(argparse.ArgumentParser):
@@ -36,7 +45,7 @@ class Parser(argparse.ArgumentParser):
             prog=prog,
             description=description,
             epilog=epilog,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=Help,
             allow_abbrev=False,  # an option added later must not change what a script means
         )
         self.add_argument("--traceback", action="store_true", help="show where an error came from")

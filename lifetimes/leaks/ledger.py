@@ -12,7 +12,10 @@ __all__ = ["LiveThing", "live"]
 
 @dataclass(frozen=True, slots=True)
 class LiveThing:
-    """One lifetime that has not been released.  ``nbytes`` is its size; ``origin`` is None unless stacks are recorded."""
+    """One lifetime that has not been released.
+
+    ``nbytes`` is its size; ``age`` is in seconds.  What was not recorded when it was made (`lifetimes.set_stacks`) is None.
+    """
 
     key: int
     kind: str
@@ -25,6 +28,9 @@ class LiveThing:
     exports: int
     parents: tuple[int, ...]
     origin: str | None
+    age: float | None
+    thread: str | None
+    scope: str | None
 
 
 def live() -> list[LiveThing]:
@@ -41,6 +47,7 @@ def live() -> list[LiveThing]:
 
 
 def _row(cell: cells.Cell) -> LiveThing:
+    origin = origin_of(cell)
     held = [holder.holds for holder in list(cell.holders.values())]
     return LiveThing(
         key=cell.key,
@@ -53,5 +60,8 @@ def _row(cell: cells.Cell) -> LiveThing:
         pending=held.count("pending"),
         exports=held.count("export"),
         parents=tuple(parent.key for parent in cell.parents),
-        origin=origin_of(cell.key),
+        origin=None if origin is None else origin.line,
+        age=None if origin is None else origin.age,
+        thread=None if origin is None else origin.thread_name,
+        scope=None if origin is None else origin.scope,
     )

@@ -163,7 +163,9 @@ class Evictor:
         """The copy has completed, or failed."""
         manager = self.manager
         error = ticket[0].error(ticket[1])
-        lost = entry.last_write is not None and entry.last_write[0].error(entry.last_write[1]) is not None
+        write = entry.last_write
+        # The copy came after the write, so the write is done, but nobody may have asked yet how it ended.
+        lost = write is not None and write[0].done(write[1]) and write[0].error(write[1]) is not None
         with lock:
             try:
                 self.copybacks.remove((entry, ticket))
