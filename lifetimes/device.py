@@ -13,7 +13,7 @@ import numpy as np
 from lifetimes._typing import HostArray, Mode
 from lifetimes.backend import Driver, SupportsCode, SupportsHostCall
 from lifetimes.cell import Pending, next_key
-from lifetimes.errors import BackendError, BusyError, OwnershipError
+from lifetimes.errors import BackendError, BrokenError, BusyError, OwnershipError
 from lifetimes.lifetime import Lifetime
 from lifetimes.manager import Manager, ManagerStatistics
 from lifetimes.manager.core import timeline_of
@@ -28,7 +28,7 @@ from lifetimes.resources.layout import check_dtype, check_shape, size_of
 from lifetimes.resources.module import Module
 from lifetimes.resources.stream import Event, Stream
 from lifetimes.size_classes import check_nbytes
-from lifetimes.timeline import Work
+from lifetimes.timeline import Ticket, Work
 
 __all__ = ["Device", "entered"]
 
@@ -158,7 +158,10 @@ class Device(Lifetime[Driver]):
         with using as addresses:
             views = [_view_of(driver, *each) for each in zip(arrays, addresses, chosen, strict=True)]
             timeline.fence()  # behind the uploads, so that only the function's own work fails with it
-            driver.call(function, views, timeline.handle)
+            unproven = self.manager.unproven(
+                [array.key for array, mode in zip(arrays, chosen, strict=True) if mode != "w"]
+            )
+            driver.call(partial(_on_sound_input, unproven, function) if unproven else function, views, timeline.handle)
         work = Work(timeline, timeline.issued)
         timeline.mark()  # a failure of the function is told apart from what follows
         return work
@@ -199,7 +202,9 @@ class Device(Lifetime[Driver]):
         if code is None:
             raise BackendError(f"the back end of {self.label!r} compiles no code; use Device.call for Python functions")
         if not isinstance(source, str):
-            raise TypeError(f"a program is text in the language {code.target!r}, not {type(source).__name__} {source!r}")
+            raise TypeError(
+                f"a program is text in the language {code.target!r}, not {type(source).__name__} {source!r}"
+            )
         safepoint()
         return Module(self, code, code.compile(source), label=label)
 
@@ -299,3 +304,17 @@ def _end(manager: Manager, guard: GuardedDriver) -> None:
         manager.close()
     except BusyError:
         guard.lose("its memory was in use when the device went")
+
+
+def _on_sound_input(unproven: Sequence[Ticket], function: Callable[..., object], *views: HostArray) -> object:
+    """Run in its turn on the stream: what a failed call should have written must not be taken for data.
+
+    The works that wrote the input were enqueued before, so how they ended is known by now; so failure goes on from
+    array to array, as it does on devices whose errors are sticky.
+    """
+    for timeline, sequence in unproven:
+        if timeline.done(sequence):
+            reason = timeline.error(sequence)
+            if reason is not None:
+                raise BrokenError(f"its input is lost: the work that last wrote it failed ({reason})")
+    return function(*views)

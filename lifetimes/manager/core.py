@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lifetimes.backend import Driver
     from lifetimes.policies.protocol import Policy
     from lifetimes.tables.protocol import Table
+    from lifetimes.timeline import Ticket
 
 __all__ = ["Manager"]
 
@@ -278,6 +279,17 @@ class Manager:
         for stream in self._own_streams:
             stream.close()
             self.driver.destroy_stream(stream.handle)
+
+    def unproven(self, keys: Sequence[int]) -> list[Ticket]:
+        """The last writes of these arrays that are not known to have gone well: they are in flight, or failed."""
+        found = []
+        with lock:
+            for key in keys:
+                entry = self.table.get(key)
+                write = None if entry is None else entry.last_write
+                if write is not None and (write[1] > write[0].reached or write[0].failures):
+                    found.append(write)
+        return found
 
     def refuse_pinned(self) -> None:
         """Errors: `BusyError` that names what is pinned, and by which thread."""
