@@ -162,6 +162,8 @@ class Device(Lifetime[Driver]):
                 [array.key for array, mode in zip(arrays, chosen, strict=True) if mode != "w"]
             )
             driver.call(partial(_on_sound_input, unproven, function) if unproven else function, views, timeline.handle)
+            if not arrays:  # whose uses would count it
+                timeline.tick()
         work = Work(timeline, timeline.issued)
         timeline.mark()  # a failure of the function is told apart from what follows
         return work

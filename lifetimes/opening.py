@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import threading
+import operator
 from typing import Any
 
 from lifetimes import registry
 from lifetimes.backend import Driver
-from lifetimes.device import Device, current
+from lifetimes.device import Device, entered
 from lifetimes.errors import BackendError
-from lifetimes.origins import Level, set_stacks
+from lifetimes.locks import lock
+from lifetimes.origins import Level, get_stacks, set_stacks
 from lifetimes.reaper import safepoint
+from lifetimes.resources.layout import is_integer
 
 __all__ = ["current_device", "open"]
 
-_shared_lock = threading.Lock()
-_shared: list[Device] = []
+_shared: dict[str, Device] = {}  # changes under the library's lock
 
 
 def open(
@@ -30,7 +31,8 @@ def open(
 ) -> Device:
     """Open a device and put a memory manager over it.
 
-    ``backend`` is a name (`lifetimes.registry.names` tells which), a back end object, or a driver that is open already.
+    ``backend`` is a name (`lifetimes.registry.names` tells which), a back end object, or a driver that is open already and
+    is the device's from here on: closed with it, and closed when it cannot be opened.
     ``memory_limit`` bounds what arrays and held blocks may take of the device: bytes, ``"64MiB"``, ``"90%"``, or None for all
     of it.  ``table``, ``address_table`` (ordered) and ``policy`` are names, import paths ``"package.module:Name"`` or objects.
     ``stacks`` ("off", "line", "full") says what is remembered of where things are made; None leaves it as it is.
@@ -44,27 +46,57 @@ def open(
     67108864
     """
     safepoint()
-    if stacks is not None:
+    if not is_integer(index):
+        raise TypeError(f"index counts devices from 0; it is {index!r}, a {type(index).__name__}")
+    before = get_stacks()
+    if stacks is not None and stacks != "off":
+        set_stacks(stacks)  # now, so that the device's own origin is known
+    try:
+        driver, label = _driver_of(backend, operator.index(index))
+        device = Device(
+            driver, label=label, memory_limit=memory_limit, table=table, address_table=address_table, policy=policy
+        )
+    except BaseException:
+        if get_stacks() != before:
+            set_stacks(before)
+        raise
+    if stacks == "off":
         set_stacks(stacks)
+    return device
+
+
+def _driver_of(backend: Any, index: int) -> tuple[Driver, str]:
     if isinstance(backend, Driver):
-        driver, label = backend, backend.name
-    else:
-        found = registry.find(backend) if isinstance(backend, str) else backend
-        usable = found.usability()
-        if not usable.usable:
-            raise BackendError(f"the back end {found.name!r} cannot be used here: {usable.reason}. {usable.remedy}".rstrip())
-        driver, label = found.open(index), f"{found.name}:{index}"
-    return Device(
-        driver, label=label, memory_limit=memory_limit, table=table, address_table=address_table, policy=policy
-    )
+        return backend, backend.name
+    found = registry.find(backend) if isinstance(backend, str) else backend
+    if not callable(getattr(found, "open", None)) or not callable(getattr(found, "usability", None)):
+        raise TypeError(
+            f"{backend!r} is no back end; give a name ({', '.join(map(repr, registry.names()))}), a back end object or "
+            "an open driver"
+        )
+    usable = found.usability()
+    if not usable.usable:
+        raise BackendError(
+            f"the back end {found.name!r} cannot be used here: {usable.reason}. {usable.remedy}".rstrip()
+        )
+    return found.open(index), f"{found.name}:{index}"
 
 
 def current_device() -> Device:
-    """The device of the innermost ``with lifetimes.open(...)`` block; without one, a shared host device."""
-    device = current.get()
-    if device is not None and not device.closed:
-        return device
-    with _shared_lock:
-        if not _shared or _shared[0].closed:
-            _shared[:] = [open("host")]
-        return _shared[0]
+    """The device of the innermost ``with lifetimes.open(...)`` block; without one, a shared host device.
+
+    Threading: blocks count for the thread (or task) that is in them.
+    """
+    for device in reversed(entered.get()):
+        if not device.closed:
+            return device
+    known = _shared.get("host")
+    while known is None or known.closed:
+        opened = open("host")
+        with lock:
+            if _shared.get("host") is known:
+                _shared["host"] = opened
+                return opened
+            known = _shared["host"]
+        opened.close()  # another thread was first
+    return known

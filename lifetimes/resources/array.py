@@ -6,15 +6,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lifetimes.errors import OwnershipError
+from lifetimes.errors import ClosedError, OwnershipError
 from lifetimes.lifetime import Lifetime
+from lifetimes.resources.layout import (
+    check_shape,
+    contiguous_strides,
+    is_integer,
+    offset_in,
+    picture_of,
+    reshaped,
+    size_of,
+)
 
 if TYPE_CHECKING:
     from lifetimes._typing import ByteView, HostArray, Shape
     from lifetimes.device import Device
     from lifetimes.manager import Manager
 
-__all__ = ["Array", "check_dtype", "check_shape"]
+__all__ = ["Array", "check_arrays"]
 
 
 class Array(Lifetime[int]):
@@ -59,7 +68,7 @@ class Array(Lifetime[int]):
         self._device = device
         self.dtype = dtype
         self.shape = shape
-        self.strides = _contiguous_strides(shape, dtype.itemsize)
+        self.strides = contiguous_strides(shape, dtype.itemsize)
         self.offset = 0
         self.base = None
         nbytes = size_of(shape) * dtype.itemsize
@@ -113,8 +122,13 @@ class Array(Lifetime[int]):
         return (
             self.nbytes == self.storage_nbytes
             and not self.offset
-            and self.strides == _contiguous_strides(self.shape, self.dtype.itemsize)
+            and self.strides == contiguous_strides(self.shape, self.dtype.itemsize)
         )
+
+    @property
+    def repeats(self) -> bool:
+        """Whether elements share memory, as those of `broadcast_to` do: such a view can only be read."""
+        return any(not stride and length > 1 for stride, length in zip(self.strides, self.shape, strict=True))
 
     def __len__(self) -> int:
         if not self.shape:
@@ -131,17 +145,17 @@ class Array(Lifetime[int]):
 
         Errors: `TypeError` for arrays and lists of indices, which would be a copy; `IndexError` out of range.
         """
-        for each in index if isinstance(index, tuple) else (index,):
+        given = index if isinstance(index, tuple) else (index,)
+        for each in given:
             if not (each is None or each is Ellipsis or isinstance(each, slice) or is_integer(each)):
                 raise TypeError(
                     f"index {each!r} does not make a view; use integers, slices, ... or None, or index the copy of numpy()"
                 )
-        picture = self._picture()
         # An Ellipsis in the end keeps NumPy from turning a single element into a scalar.
-        whole_index = index if isinstance(index, tuple) else (index,)
-        return self._view(picture[whole_index if Ellipsis in whole_index else (*whole_index, ...)])
+        whole = any(each is Ellipsis for each in given)
+        return self._view(self._picture()[given if whole else (*given, ...)])
 
-    def transpose(self, *axes: int) -> Array:
+    def transpose(self, *axes: Any) -> Array:
         """A view with permuted dimensions; reversed without arguments."""
         return self._view(self._picture().transpose(*axes))
 
@@ -151,21 +165,19 @@ class Array(Lifetime[int]):
         return self.transpose()
 
     def reshape(self, *shape: Any) -> Array:
-        """A view of another shape.  Errors: `ValueError` when the elements do not lie so that a view can do it."""
+        """A view of another shape, one length of which may be -1.
+
+        Errors: `ValueError` when the elements are not so many, or do not lie so that a view can do it.
+        """
         wanted = shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape
-        picture = self._picture()
-        picture_of = picture.reshape(wanted)
-        if not np.may_share_memory(picture, picture_of) and picture.size:
-            raise ValueError(f"shape {self.shape} with strides {self.strides} cannot become {wanted} without a copy")
-        return self._view(picture_of)
+        return self._view(reshaped(self._picture(), wanted))
 
     def broadcast_to(self, shape: Any) -> Array:
         """A view with repeated elements, for reading.  Errors: `ValueError` that names both shapes."""
         return self._view(np.broadcast_to(self._picture(), check_shape(shape)))
 
     def _picture(self) -> HostArray:
-        """A NumPy array of the same layout whose elements are never touched: NumPy does the index arithmetic."""
-        return np.lib.stride_tricks.as_strided(np.empty(1, self.dtype), self.shape, self.strides)
+        return picture_of(self.shape, self.strides, self.dtype)
 
     def _view(self, picture: HostArray) -> Array:
         base = self if self.base is None else self.base
@@ -176,11 +188,7 @@ class Array(Lifetime[int]):
         view.dtype = self.dtype
         view.shape = picture.shape
         view.strides = picture.strides
-        root = picture
-        while root.base is not None and isinstance(root.base, np.ndarray):
-            root = root.base
-        moved = picture.__array_interface__["data"][0] - root.__array_interface__["data"][0]
-        view.offset = self.offset + (moved if view.size else 0)
+        view.offset = self.offset + (offset_in(picture) if view.size else 0)
         Lifetime.__init__(view, value, kind="view", label=self.label, parents=(base,))
         return view
 
@@ -188,83 +196,64 @@ class Array(Lifetime[int]):
 
     def numpy(self) -> HostArray:
         """A fresh copy on the host.  Errors: `ClosedError`, `BrokenError`, `OutOfMemory`."""
-        manager, key = self._device.manager, self.value
-        if self.whole:
-            out = np.empty(self.shape, self.dtype)
-            manager.read(key, out)
-            return out
-        storage = np.empty(self.storage_nbytes, np.uint8)
-        manager.read(key, storage)
-        return self.on(storage).copy()
-
-    def write(self, source: HostArray) -> None:
-        """Overwrite it from the host; ``source`` is converted to the array's dtype and broadcast to its shape."""
-        manager, key = self._device.manager, self.value
-        content = np.broadcast_to(np.asarray(source, self.dtype), self.shape)
-        if not self.whole:
+        manager = self._manager()
+        with self.use("numpy") as key:
+            if self.whole:
+                out = np.empty(self.shape, self.dtype)
+                manager.read(key, out)
+                return out
             storage = np.empty(self.storage_nbytes, np.uint8)
             manager.read(key, storage)
-            self.on(storage)[...] = content
-            content = storage
-        manager.write(key, content)
+        return self.on(storage).copy()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
+        """What NumPy asks for when it is given the array: a fresh copy on the host.
+
+        Errors: those of `numpy`; `ValueError` for ``copy=False``.
+        """
+        if copy is False:
+            raise ValueError(f"{self!r} is device memory: NumPy gets a copy of it or nothing")
+        fresh = self.numpy()
+        return fresh if dtype is None else fresh.astype(dtype, copy=False)
+
+    def write(self, source: Any) -> None:
+        """Overwrite it from the host; ``source`` is converted to the array's dtype and broadcast to its shape.
+
+        Errors: `ValueError` for a shape that does not fit and for a view that repeats elements, and those of `numpy`.
+        """
+        manager = self._manager()
+        with self.use("write") as key:
+            if self.repeats:
+                raise ValueError(
+                    f"{self!r} repeats elements (strides {self.strides}) and can only be read; write to its base"
+                )
+            content = np.broadcast_to(np.asarray(source, self.dtype), self.shape)
+            if not self.size:
+                return
+            if not self.whole:
+                storage = np.empty(self.storage_nbytes, np.uint8)
+                manager.read(key, storage)
+                self.on(storage)[...] = content
+                content = storage
+            manager.write(key, content)
 
     def evict(self) -> bool:
         """Give the device memory back and keep the content on the host; False while the storage is in use."""
-        return self._device.manager.evict(self.value)
+        return self._manager().evict(self.value)
 
     def to_device(self, device: Device) -> Array:
         """A copy on another device (on the same one, this very array)."""
         if device is self._device:
             return self
-        return device.asarray(self.numpy(), label=self.label)
+        return device.asarray(self, label=self.label)
 
     def on(self, storage: ByteView) -> HostArray:
         """This array's layout over the bytes of its storage, wherever they are."""
         return np.ndarray(self.shape, self.dtype, buffer=storage.data, offset=self.offset, strides=self.strides)
 
-
-def check_dtype(dtype: Any) -> np.dtype[Any]:
-    """A dtype that device memory can hold.  Errors: `TypeError` for Python objects."""
-    checked = np.dtype(dtype)
-    if checked.hasobject:
-        raise TypeError(f"dtype {checked} holds Python objects, which a device cannot; use a numeric dtype")
-    return checked
-
-
-def check_shape(shape: Any) -> Shape:
-    """A shape as a tuple of ints.
-
-    Errors: `TypeError` for what is no integer (True and 1.0 too), `ValueError` below zero.
-
-    >>> check_shape(3), check_shape([2, 0])
-    ((3,), (2, 0))
-    >>> check_shape((2, -2))
-    Traceback (most recent call last):
-    ValueError: shape (2, -2): a dimension cannot be negative
-    """
-    given = shape if isinstance(shape, (tuple, list)) else (shape,)
-    checked = []
-    for dimension in given:
-        if not is_integer(dimension):
-            raise TypeError(f"shape {shape!r}: a dimension must be an integer, not {dimension!r}")
-        length = dimension.__index__()
-        if length < 0:
-            raise ValueError(f"shape {shape!r}: a dimension cannot be negative")
-        checked.append(length)
-    return tuple(checked)
-
-
-def is_integer(number: object) -> bool:
-    """True for integers of any library, False for bool, which is no length and no index."""
-    return hasattr(number, "__index__") and not isinstance(number, (bool, np.bool_, np.ndarray))
-
-
-def size_of(shape: Shape) -> int:
-    """The number of elements.  Python integers: no shape can overflow it."""
-    size = 1
-    for length in shape:
-        size *= length
-    return size
+    def _manager(self) -> Manager:
+        self._device.context.check()
+        return self._device.manager
 
 
 def check_arrays(arrays: Any, device: Device) -> None:
@@ -276,16 +265,9 @@ def check_arrays(arrays: Any, device: Device) -> None:
             raise OwnershipError(f"{array!r} belongs to {array.device!r}, not to {device!r}; copy it with to_device()")
 
 
-def _contiguous_strides(shape: Shape, itemsize: int) -> Shape:
-    strides = []
-    step = itemsize
-    for length in reversed(shape):
-        strides.append(step)
-        step *= max(length, 1)
-    return tuple(reversed(strides))
-
-
 def _release(manager: Manager, added: list[int]) -> None:
     for key in added:
-        if manager.table.get(key) is not None:
+        try:
             manager.release(key)
+        except (ClosedError, OwnershipError):  # it was never added, or went with its manager
+            pass

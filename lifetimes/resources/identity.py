@@ -23,7 +23,8 @@ Identity: TypeAlias = tuple[str, int, str, object]
 class IdentityMap:
     """Foreign handles and the live lifetimes that stand for them.
 
-    Threading: any thread.  Locks: the library's, for one look-up; objects are made without it.
+    Threading: any thread.  Locks: the library's, for one look-up; objects are made without it.  Handles are compared under
+    it, which is why they should be plain ones: integers, strings, or objects compared by identity.
 
     >>> from lifetimes import Lifetime
     >>> known = IdentityMap()
@@ -41,25 +42,26 @@ class IdentityMap:
 
     def get_or_make(self, identity: Identity, make: Callable[[], L]) -> L:
         """The live object of that handle; else a new one from ``make``.  Two threads get the same one."""
-        found = self._alive(identity)
+        with lock:
+            found = self._alive(identity)
         if found is not None:
             return found  # type: ignore[no-any-return]
         made = make()
-        made.add_finalizer(self.forget, identity, made._cell.key)
+        made.add_finalizer(self.forget, identity, made.key)
         with lock:
-            known = self._known.get(identity)
-            other = None if known is None else known[1]()
-            if other is None or other.closed:
-                self._known[identity] = (made._cell.key, weakref.ref(made))
+            found = self._alive(identity)
+            if found is None:
+                self._known[identity] = (made.key, weakref.ref(made))
                 return made
         made.close()
-        return other  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
 
     def forget(self, identity: Identity, key: int) -> None:
         """Take the entry out, if it is still the one of the lifetime numbered ``key``."""
-        known = self._known.get(identity)
-        if known is not None and known[0] == key:
-            self._known.pop(identity, None)
+        with lock:
+            known = self._known.get(identity)
+            if known is not None and known[0] == key:
+                self._known.pop(identity)
 
     def _alive(self, identity: Identity) -> Any:
         known = self._known.get(identity)

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Final
+
+from lifetimes.errors import BusyError
+from lifetimes.lifetime import Lifetime
 
 if TYPE_CHECKING:
     from lifetimes._typing import Mode
+    from lifetimes.holders import Pin
     from lifetimes.manager import Manager
+    from lifetimes.manager.use import UseMany
     from lifetimes.resources.array import Array
     from lifetimes.timeline import Timeline
 
@@ -18,29 +22,66 @@ _LETTERS: Final[dict[str, Mode]] = {"r": "r", "w": "w", "u": "rw"}
 
 
 class ArraysInUse:
-    """A ``with`` block over arrays; gives their device addresses.  Made by `Device.use`."""
+    """A ``with`` block over arrays and a stream; gives the arrays' device addresses.  Made by `Device.use`.
 
-    __slots__ = ("_manager", "_pairs", "_stack", "timeline")
+    Errors: `BusyError` when entered twice, `ValueError` for writing through a view that repeats elements.
+    """
 
-    def __init__(self, manager: Manager, pairs: Sequence[tuple[Array, Mode]], timeline: Timeline) -> None:
+    __slots__ = ("_manager", "_pairs", "_pins", "_stream", "_use", "timeline")
+
+    def __init__(
+        self, manager: Manager, pairs: Sequence[tuple[Array, Mode]], stream: object, timeline: Timeline
+    ) -> None:
+        for array, mode in pairs:
+            if mode != "r" and array.repeats:
+                raise ValueError(
+                    f"{array!r} repeats elements (strides {array.strides}) and can only be read; "
+                    'say so with read=[...] or modes="r"'
+                )
         self._manager = manager
         self._pairs = pairs
-        self._stack = ExitStack()
+        self._stream = stream
         self.timeline = timeline
+        self._pins: list[Pin[Any]] = []
+        self._use: UseMany | None = None
 
     def __enter__(self) -> tuple[int, ...]:
-        with ExitStack() as stack:
+        if self._pins or self._use is not None:
+            raise BusyError("a use can be entered once; call use() again for another block")
+        try:
+            # Each thing is noted before it is entered, so that an interrupt in between leaves nothing pinned.
+            if isinstance(self._stream, Lifetime):
+                self._pins.append(self._stream.use("device.use"))
+            self._pins += [array.use("device.use") for array, _ in self._pairs]
+            for pin in self._pins:
+                pin.__enter__()
             # Overwriting a part is not overwriting the whole: the rest of the storage must be there.
-            pairs = [
-                (stack.enter_context(array.use("device.use")), "rw" if mode == "w" and not array.whole else mode)
-                for array, mode in self._pairs
+            pairs: list[tuple[int, Mode]] = [
+                (array.key, "rw" if mode == "w" and not array.whole else mode) for array, mode in self._pairs
             ]
-            addresses = stack.enter_context(self._manager.use_many(pairs, self.timeline))
-            self._stack = stack.pop_all()
-        return tuple([address + array.offset for address, (array, _) in zip(addresses, self._pairs, strict=True)])
+            self._use = use = self._manager.use_many(pairs, self.timeline)
+            addresses = use.__enter__()
+            starts = tuple([address + array.offset for address, (array, _) in zip(addresses, self._pairs, strict=True)])
+        except BaseException:
+            self._leave()
+            raise
+        return starts
 
-    def __exit__(self, *exc_info: Any) -> None:
-        self._stack.__exit__(*exc_info)
+    def __exit__(self, *exc_info: object) -> None:
+        try:
+            self._leave()
+        except BaseException:  # an interrupt, perhaps half-way
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Let everything go.  Doing it twice does no harm."""
+        try:
+            if self._use is not None:
+                self._use.__exit__()
+        finally:
+            for pin in self._pins:
+                pin.__exit__()
 
 
 def parse_modes(modes: str | Sequence[Mode] | None, count: int) -> list[Mode]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 from lifetimes.cell import Pending, next_key
 from lifetimes.lifetime import Lifetime
 from lifetimes.resources.array import Array
+from lifetimes.resources.in_flight import LastLaunches
 from lifetimes.resources.in_use import parse_modes
-from lifetimes.timeline import Timeline, Work
+from lifetimes.resources.layout import check_shape
+from lifetimes.timeline import Work
 
 if TYPE_CHECKING:
     from lifetimes._typing import Mode
@@ -17,24 +20,6 @@ if TYPE_CHECKING:
     from lifetimes.device import Device
 
 __all__ = ["BoundKernel", "Kernel", "Module"]
-
-
-class InFlight:
-    """The last launch on each stream, as one task: work of a stream completes in order."""
-
-    __slots__ = ("last",)
-
-    def __init__(self) -> None:
-        self.last: dict[Timeline, int] = {}
-
-    def completed(self) -> bool:
-        """Whether every launch has finished."""
-        return all(timeline.done(sequence) for timeline, sequence in list(self.last.items()))
-
-    def wait(self) -> None:
-        """Block until they have."""
-        for timeline, sequence in list(self.last.items()):
-            timeline.wait(sequence)
 
 
 class Module(Lifetime["Handle"]):
@@ -51,14 +36,14 @@ class Module(Lifetime["Handle"]):
         slot: list[Handle] = []
         super().__init__(None, _unload, code, slot, kind="module", nbytes=len(binary), label=label, parents=(device,))
         try:
-            slot.extend(map(code.load, (binary,)))  # one C call: an interrupt cannot lose the handle
+            slot.extend(starmap(code.load, ((binary,),)))  # one C call: an interrupt cannot lose the handle
+            self._value = slot[0]
         except BaseException:
             self.close()
             raise
-        self._value = slot[0]
 
     def __getitem__(self, name: str) -> Kernel:
-        """The kernel of that name.  Errors: `BackendError` that lists the names there are."""
+        """The kernel of that name.  Errors: `BackendError` that lists the names there are, `ClosedError`."""
         return Kernel(self, name)
 
 
@@ -74,39 +59,46 @@ class Kernel(Lifetime["Handle"]):
     array([0., 2., 4.])
     """
 
-    __slots__ = ("_device", "_flight", "_launch")
+    __slots__ = ("_code", "_device", "_launches", "_token")
 
     def __init__(self, module: Module, name: str) -> None:
         self._device = module._device
-        self._launch = module._code.launch
-        self._flight = InFlight()
-        handle = module._code.function(module.value, name)
-        super().__init__(handle, kind="kernel", label=name, parents=(module,))
-        self._cell.holders[next_key()] = Pending(self._flight)
+        self._code = module._code
+        self._launches = LastLaunches()
+        self._token = next_key()
+        with module.use(f"looking for the kernel {name!r}") as loaded:
+            super().__init__(module._code.function(loaded, name), kind="kernel", label=name, parents=(module,))
 
     def launch(
         self, *args: Any, size: int | Sequence[int], modes: str | Sequence[Mode] | None = None, stream: Any = None
     ) -> Work:
-        """Enqueue the kernel over ``size`` items; returns the work.
+        """Enqueue the kernel over ``size`` items; returns the work.  No items are no launch.
 
         Arrays among ``args`` are pinned together for the launch and passed as addresses; scalars are passed as they are.
         ``modes`` has one letter an array, as in `Device.call`.  Their memory is not reused before the kernel has finished.
-        Errors: those of `Device.use`, `ClosedError`, `BackendError`.
+        Errors: those of `Device.use`, `ClosedError`, `BackendError`; `TypeError` and `ValueError` for a bad size.
         """
-        handle = self.value
+        if self.closed:
+            self._refuse("it was launched")
+        items = check_shape(size, "size")
         arrays = [each for each in args if isinstance(each, Array)]
         using = self._device._in_use(list(zip(arrays, parse_modes(modes, len(arrays)), strict=True)), stream)
         timeline = using.timeline
-        with using as addresses:
-            at = iter(addresses)
-            raw = [next(at) if isinstance(each, Array) else each for each in args]
-            # Before the launch, and one more than it will be: a stale count could unload the module under it.
-            self._flight.last[timeline] = timeline.issued + 1
-            self._launch(handle, (size,) if isinstance(size, int) else tuple(size), raw, timeline.handle)
-        if not arrays:
-            timeline.tick()
-        self._flight.last[timeline] = timeline.issued
-        return Work(timeline, timeline.issued)
+        with self.use("launch") as handle:
+            # From here on the reaper asks the launches before it releases the kernel, and with it the module.
+            self._cell.holders.setdefault(self._token, Pending(self._launches))
+            try:
+                with using as addresses:
+                    at = iter(addresses)
+                    raw = [next(at) if isinstance(each, Array) else each for each in args]
+                    if 0 not in items:
+                        self._code.launch(handle, items, raw, timeline.handle)
+                sequence = timeline.issued if arrays else timeline.tick()
+                self._launches.add(timeline, sequence)
+            except BaseException:  # an interrupt cannot say whether the launch was enqueued
+                self._launches.add(timeline, timeline.tick())
+                raise
+        return Work(timeline, sequence)
 
     def bind(self, *args: Any, modes: str | Sequence[Mode] | None = None) -> BoundKernel:
         """The kernel with its arguments, which it holds until it is dropped or bound anew."""

@@ -14,17 +14,17 @@ H = TypeVar("H")
 
 
 class Reservoir(Generic[H]):
-    """Recycles handles of one kind.
+    """Recycles things of one kind.
 
     Giving one back is one append (``give`` is the deque's own method), so a finalizer makes no driver call.  Taking one
-    asks each waiting handle at most once, oldest first: busy ones are put back, and those whose work failed go into
-    quarantine until the context ends.
+    asks each waiting thing at most once, oldest first: busy ones are put back, and those whose work failed (``finished``
+    raises `BackendError`) are in quarantine from then on: nobody gets them before they go with the context.
 
-    Complexity: O(busy handles) at worst.  Threading: any thread.
+    Complexity: O(busy things) at worst.  Threading: any thread.
 
     >>> made = iter(range(10))
     >>> busy = {0}
-    >>> reservoir = Reservoir(lambda: next(made), lambda handle: handle not in busy)
+    >>> reservoir = Reservoir(lambda: next(made), lambda thing: thing not in busy)
     >>> a, b = reservoir.take(), reservoir.take()
     >>> reservoir.give(a), reservoir.give(b)
     (None, None)
@@ -36,35 +36,27 @@ class Reservoir(Generic[H]):
         self._create = create
         self._finished = finished
         self._waiting: deque[H] = deque()
-        self.quarantine: list[H] = []
         self.give = self._waiting.append
-        self.created = 0
+        self.made: list[H] = []
+        """Everything that was ever made here, whoever has it."""
 
     def take(self) -> H:
-        """A finished handle, or a new one.  Errors: whatever creating one raises."""
+        """A finished thing, or a new one.  Errors: whatever creating one raises."""
         for _ in range(len(self._waiting)):
             try:
-                handle = self._waiting.popleft()
+                thing = self._waiting.popleft()
             except IndexError:  # another thread took the last one
                 break
             try:
-                finished = self._finished(handle)
+                finished = self._finished(thing)
             except BackendError:
-                self.quarantine.append(handle)
                 continue
             except BaseException:
-                self._waiting.append(handle)
+                self.give(thing)
                 raise
             if finished:
-                return handle
-            self._waiting.append(handle)
-        handle = self._create()
-        self.created += 1
-        return handle
-
-    def empty(self) -> list[H]:
-        """Take out everything, quarantined handles too, for destruction at the end of the context."""
-        handles = [*self._waiting, *self.quarantine]
-        self._waiting.clear()
-        self.quarantine.clear()
-        return handles
+                return thing
+            self.give(thing)
+        thing = self._create()
+        self.made.append(thing)
+        return thing

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from lifetimes.errors import OwnershipError
+from lifetimes.errors import BackendError, OwnershipError
 from lifetimes.lifetime import Lifetime
 from lifetimes.timeline import Timeline, Work
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
     from lifetimes.backend import StreamHandle
     from lifetimes.resources.context import Context
+    from lifetimes.resources.reservoir import Reservoir
+    from lifetimes.timeline import Ticket
 
 __all__ = ["Event", "Stream"]
 
@@ -32,12 +35,13 @@ class Stream(Lifetime[Timeline]):
     (True, True)
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_context", "_synchronized")
 
     def __init__(self, context: Context, parents: Sequence[Lifetime[Any]], *, label: str | None = None) -> None:
         self._context = context
         timeline = context.streams.take()
-        super().__init__(timeline, context.streams.give, timeline, kind="stream", label=label, parents=parents)
+        self._synchronized = timeline.issued
+        super().__init__(timeline, _give_back, context.streams, timeline, kind="stream", label=label, parents=parents)
 
     @classmethod
     def borrowed(
@@ -46,8 +50,9 @@ class Stream(Lifetime[Timeline]):
         """A queue that somebody else owns, who is held meanwhile.  Each use of it records an event at once."""
         stream = cls.__new__(cls)
         stream._context = context
+        stream._synchronized = 0
         timeline = Timeline(context.driver, handle, borrowed=True)
-        Lifetime.__init__(stream, timeline, _end_borrowing, timeline, owner, kind="stream", parents=parents)
+        Lifetime.__init__(stream, timeline, _retire, context.retired, timeline, owner, kind="stream", parents=parents)
         return stream
 
     @property
@@ -63,12 +68,12 @@ class Stream(Lifetime[Timeline]):
     @property
     def idle(self) -> bool:
         """Whether all work so far has finished.  Never blocks."""
-        timeline = self.value
+        timeline = self._timeline()
         return timeline.done(timeline.tick())
 
     def work(self) -> Work:
         """Everything enqueued so far, as a task: what `Lifetime.after` takes, and ``.wait()``."""
-        timeline = self.value
+        timeline = self._timeline()
         return Work(timeline, timeline.tick())
 
     def record(self, event: Event | None = None) -> Event:
@@ -78,43 +83,90 @@ class Stream(Lifetime[Timeline]):
         return event
 
     def wait_for(self, event: Event) -> None:
-        """Work enqueued from now on starts after the event; the host does not block."""
-        self._context.driver.stream_wait(self.handle, event.value)
+        """Work enqueued from now on starts after the event; the host does not block.
+
+        Errors: `OwnershipError` for an event of another device.
+        """
+        timeline = self._timeline()
+        if event._context is not self._context:
+            raise OwnershipError(f"{self!r} and {event!r} belong to different devices; wait for the event on the host")
+        self._context.driver.stream_wait(timeline.handle, event.value)
 
     def synchronize(self) -> None:
-        """Block until all work so far has finished.  Errors: `BackendError` when some of it failed."""
-        self.work().wait()
+        """Block until all work so far has finished.  Errors: `BackendError` when some of it, since the last time, failed."""
+        timeline = self._timeline()
+        since, self._synchronized = self._synchronized, timeline.tick()
+        timeline.wait(self._synchronized)
+        for _, until, error in list(timeline.failures):
+            if until > since:
+                raise BackendError(f"work on {self!r} failed: {error}") from error
+
+    def _timeline(self) -> Timeline:
+        self._context.check()
+        return self.value
 
 
 class Event(Lifetime[Any]):
     """A point in a stream.  Made by `Device.create_event` or `Stream.record`; recycled like streams.
 
-    It is a task: ``lt.after(event)`` keeps a lifetime until the event has completed.
+    It is a task: ``lt.after(event)`` keeps a lifetime until the event has completed.  It stays one when it is closed,
+    since the point in the stream is still there.
     """
 
-    __slots__ = ("_context",)
+    __slots__ = ("_at", "_context")
 
     def __init__(self, context: Context, parents: Sequence[Lifetime[Any]], *, label: str | None = None) -> None:
         self._context = context
+        self._at: Ticket | None = None
         handle = context.events.take()
         super().__init__(handle, context.events.give, handle, kind="event", label=label, parents=parents)
 
     def record(self, stream: Stream) -> None:
-        """Move it behind everything enqueued on ``stream`` so far."""
+        """Move it behind everything enqueued on ``stream`` so far.  Errors: `OwnershipError` for another device's."""
+        timeline = stream._timeline()
         if stream._context is not self._context:
-            raise OwnershipError(f"{self!r} and {stream!r} belong to different devices")
-        self._context.driver.record(self.value, stream.handle)
+            raise OwnershipError(f"{self!r} and {stream!r} belong to different devices; record an event of its own")
+        handle = self.value
+        # The stream's own mark goes first: a failure is told by the first event behind it, and the arrays need to know.
+        sequence = timeline.tick()
+        timeline.mark()
+        self._context.driver.record(handle, timeline.handle)
+        self._at = (timeline, sequence)
 
     def completed(self) -> bool:
         """Whether the work before it has finished.  Never blocks.  Errors: `BackendError` when that failed."""
-        finished: bool = self._context.driver.completed(self.value)
-        return finished
+        self._context.check()
+        if not self.closed and not self._context.driver.completed(self._value):
+            return False
+        if self._at is None:
+            return True
+        timeline, sequence = self._at
+        return timeline.done(sequence) and _told(timeline, sequence)
 
     def wait(self) -> None:
         """Block until it has.  Errors: as `completed`."""
-        self._context.driver.wait(self.value)
+        self._context.check()
+        if not self.closed:
+            self._context.driver.wait(self._value)
+        if self._at is not None:
+            timeline, sequence = self._at
+            timeline.wait(sequence)
+            _told(timeline, sequence)
 
 
-def _end_borrowing(timeline: Timeline, owner: object) -> None:
-    """Only the events are ours; the owner may go now."""
-    timeline.close()
+def _told(timeline: Timeline, sequence: int) -> bool:
+    error = timeline.error(sequence)
+    if error is not None:
+        # A new one each time: the timeline keeps its own, and must not keep the frames of whoever asked.
+        raise BackendError(f"work before the event failed: {error}") from error
+    return True
+
+
+def _give_back(streams: Reservoir[Timeline], timeline: Timeline) -> None:
+    timeline.issued += 1  # a mark from now on stands behind what the user enqueued on the handle, too
+    streams.give(timeline)
+
+
+def _retire(retired: deque[Timeline], timeline: Timeline, owner: object) -> None:
+    """Only the events are ours, and tickets may still need them.  The owner may go now."""
+    retired.append(timeline)
