@@ -8,6 +8,8 @@
 np.float64(66.0)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from lifetimes.device import Device
 from lifetimes.errors import (
     BackendError,
@@ -25,13 +27,18 @@ from lifetimes.errors import (
     TraceError,
     VerifyError,
 )
-from lifetimes.leaks import live, report
+from lifetimes.leaks import diff, live, report, snapshot, why
+from lifetimes.leaks.environment import obey as _obey_environment
 from lifetimes.lifetime import Lifetime
 from lifetimes.manager import Manager
 from lifetimes.opening import current_device, open
-from lifetimes.origins import set_stacks
+from lifetimes.origins import scope, set_stacks
 from lifetimes.reaper import defer, drain, get_release_mode, set_release_mode
 from lifetimes.resources import Array, Context, Event, Kernel, Module, Stream
+
+if TYPE_CHECKING:
+    from lifetimes.compiler.jit import jit
+    from lifetimes.compiler.spec import spec
 
 __version__ = "0.1.0"
 
@@ -61,11 +68,37 @@ __all__ = [
     "VerifyError",
     "current_device",
     "defer",
+    "diff",
     "drain",
     "get_release_mode",
+    "jit",
     "live",
     "open",
     "report",
+    "scope",
     "set_release_mode",
     "set_stacks",
+    "snapshot",
+    "spec",
+    "why",
 ]
+
+_LATE = {"jit": "lifetimes.compiler.jit", "spec": "lifetimes.compiler.spec"}
+"""Imported when first asked for: a program that only manages memory needs no compiler."""
+
+
+def __getattr__(name: str) -> Any:
+    module = _LATE.get(name)
+    if module is None:
+        raise AttributeError(f"module 'lifetimes' has no attribute {name!r}")
+    from importlib import import_module
+
+    found = globals()[name] = getattr(import_module(module), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
+
+
+_obey_environment()

@@ -2,47 +2,92 @@
 
 The subtree is marked and its pins are looked at under the library's lock; finalizers run after it.  Whatever still has
 pending work or a live export stays "closing", with its ancestors, and is released at a safe point or by the consumer.
+
+Note [Marks].  A cell is MARKED while its close is undecided: uses that begin then wait for the decision, and nothing
+releases it, so that a refused close really leaves everything as it was.
 """
 
 from __future__ import annotations
 
 from operator import attrgetter
 
-from lifetimes import pending, reaper
-from lifetimes.cell import CLOSING, DETACHED, DROPPED, LIVE, RELEASED, STATE_NAMES, Cell, describe
+from lifetimes import instrument, pending, reaper
+from lifetimes.cell import (
+    CLOSING,
+    DETACHED,
+    DROPPED,
+    LIVE,
+    MARKED,
+    RELEASED,
+    RELEASING,
+    STATE_NAMES,
+    Cell,
+    Holder,
+    Pending,
+    describe,
+    enqueue,
+    live,
+    queue,
+)
 from lifetimes.errors import BusyError
-from lifetimes.failures import Failure
-from lifetimes.locks import held_here, lock
+from lifetimes.failures import Failure, take
+from lifetimes.locks import busily, held_here, locked
 
-__all__ = ["close", "held_by", "settle_state", "state_in_words", "subtree"]
+__all__ = ["close", "detach", "held_by", "settle_state", "state_in_words", "subtree"]
+
+SHOWN = 5
 
 
-def close(cell: Cell, wait: bool) -> list[Failure] | None:
-    """Close ``cell`` and its subtree, youngest first.  Returns what the finalizers raised, None for nothing.
+def close(cell: Cell, wait: bool) -> list[Failure]:
+    """Close ``cell`` and its subtree, youngest first.  Returns what the finalizers raised.
 
     Errors: `BusyError` if anything in the subtree is pinned; nothing has changed then.
-    Complexity: linear in the subtree.  Threading: any thread, several at once; each finalizer runs once.
+    Complexity: linear in the subtree.  Threading: any thread, several at once; each finalizer runs once, and the calls
+    that find another one at work return without waiting for it.
     """
-    if cell.state >= RELEASED:
-        return None
-    if held_here():  # this thread was interrupted inside the library: queue it, the next safe point closes it
-        cell.state = CLOSING
-        reaper.queue.append(cell)
-        return None
-    failures: list[Failure] | None = None
+    failures: list[Failure] = []
+    if cell.state >= RELEASING:
+        return failures
+    if held_here():
+        # This thread was interrupted inside the library, with the lock held.  Decide now, release at a safe point.
+        queue.extend(_decide(cell))
+        return failures
+    # What the finalizers drop waits until their turn is over.
+    busily(_close, cell, wait, failures)
+    return failures
+
+
+def _close(cell: Cell, wait: bool, failures: list[Failure]) -> None:
+    cells = locked(_decide, cell)
     try:
-        cells = _mark(cell)
-        # A child's key is greater than its parents', so youngest first is children first.
-        cells.sort(key=attrgetter("key"), reverse=True)
         if wait:
             for each in cells:
                 pending.wait_all(each)
         for each in cells:
-            failures = reaper.release(each, failures)
+            reaper.release(each, failures)
     except BaseException:
         reaper.repairs.append(None)
+        reaper.untold.extend(take(failures))
         raise
-    return failures
+
+
+def detach(cell: Cell) -> bool:
+    """Take a cell out of the registry; no finalizer will run.  False if it was closed before.
+
+    Errors: `BusyError` while something holds it.
+    """
+    holding = _detach(cell) if held_here() else locked(_detach, cell)
+    if holding:
+        sorts = ", ".join(sorted(holding))
+        raise BusyError(f"{describe(cell)} cannot be detached while something holds it ({sorts})")
+    if cell.state != DETACHED:
+        return False
+    cell.finalizer = cell.added = None
+    cell.args = ()
+    reaper.let_go_of_parents(cell)
+    if instrument.watchers:
+        instrument.emit("detach", cell.key)
+    return True
 
 
 def subtree(cell: Cell) -> list[Cell]:
@@ -57,62 +102,89 @@ def subtree(cell: Cell) -> list[Cell]:
     return list(found.values())
 
 
-def held_by(cells: list[Cell], holds: str) -> list[str]:
-    """In words: what holds of the given sort stand on these cells."""
-    found = []
-    for cell in cells:
-        for holder in list(cell.holders.values()):
-            if holder.holds == holds:
-                found.append(f"{describe(cell)}: {holder.describe()}")
-    return found
+def held_by(cells: list[Cell], holds: str) -> list[tuple[Cell, Holder]]:
+    """What holders of the given sort stand on these cells."""
+    return [(cell, holder) for cell in cells for holder in list(cell.holders.values()) if holder.holds == holds]
 
 
-def _mark(cell: Cell) -> list[Cell]:
-    """Mark the subtree as closing; or, if anything in it is pinned, leave it as it was and raise."""
+def _decide(cell: Cell) -> list[Cell]:
+    """Under the lock: the subtree, closing from now on, youngest first; or `BusyError`, and it is as it was."""
     before: list[tuple[Cell, int]] = []
-    pins: list[str] = []
-    done = False
+    decided = False
     try:
         try:
-            lock.acquire()
             cells = subtree(cell)
             for each in cells:
                 state = each.state
                 if state in (LIVE, DROPPED):
                     before.append((each, state))
-                    each.state = CLOSING
+                    each.state = MARKED
             # Only now: a pin taken before the mark is seen here, one taken after it sees the mark and waits for us.
             pins = held_by(cells, "pin")
-            done = not pins
+            decided = not pins
         finally:
-            _unlock(before, done)
-    finally:  # once more, should an interrupt have struck on the way out
-        _unlock(before, done)
+            _settle(before, decided)
+    finally:  # once more, should an interrupt have struck the line above
+        _settle(before, decided)
     if pins:
-        shown = "; ".join(pins[:5]) + (f"; and {len(pins) - 5} more" if len(pins) > 5 else "")
-        raise BusyError(f"{describe(cell)} cannot be closed while it is in use: {shown}. Leave the `with` block first")
+        shown = "; ".join(f"{describe(each)}: {pin.describe()}" for each, pin in pins[:SHOWN])
+        more = f"; and {len(pins) - SHOWN} more" if len(pins) > SHOWN else ""
+        what = f"{describe(cell)} cannot be closed while it is in use"
+        raise BusyError(f"{what}: {shown}{more}. Leave the `with` block first")
+    # A child's key is greater than its parents', so youngest first is children first.
+    cells.sort(key=attrgetter("key"), reverse=True)
     return cells
 
 
-def _unlock(before: list[tuple[Cell, int]], done: bool) -> None:
-    if held_here():
-        if not done:
-            for cell, state in before:
-                if cell.state == CLOSING:  # else its handle was dropped meanwhile, which stands
-                    cell.state = state
-        lock.release()
+def _settle(before: list[tuple[Cell, int]], decided: bool) -> None:
+    for cell, state in before:
+        if cell.state == MARKED:
+            if decided:
+                cell.state = CLOSING
+            else:
+                cell.state = state
+                if state == DROPPED or cell() is None:
+                    enqueue(cell)  # it may have become ready meanwhile
+
+
+def _detach(cell: Cell) -> set[str]:
+    """Under the lock.  What holds the cell; if nothing does, it is detached, unless it was closed before."""
+    holding: set[str] = set()
+    if cell.state != LIVE:
+        return holding
+    try:
+        try:
+            cell.state = MARKED
+            holding = {holder.holds for holder in list(cell.holders.values()) if holder.__class__ is not Pending}
+            if not holding:
+                del live[cell.key]
+                cell.state = DETACHED
+        finally:
+            _unmark_one(cell)
+    finally:  # once more, should an interrupt have struck the line above
+        _unmark_one(cell)
+    return holding
+
+
+def _unmark_one(cell: Cell) -> None:
+    if cell.state == MARKED:
+        live[cell.key] = cell
+        cell.state = LIVE
 
 
 def settle_state(cell: Cell) -> int:
     """The cell's state once no `close` is in the middle of deciding about it."""
-    if held_here():
+    if cell.state != MARKED or held_here():
         return cell.state
-    with lock:
-        return cell.state
+    return locked(_state, cell)
+
+
+def _state(cell: Cell) -> int:
+    return cell.state
 
 
 def state_in_words(cell: Cell) -> str:
     """For messages: ``closed``, ``closing``, ``detached`` and so on."""
     if cell.state == DETACHED:
         return "detached: its value was given up"
-    return STATE_NAMES[cell.state] if cell.state > RELEASED else "closed"
+    return "closed" if cell.state in (DROPPED, RELEASING, RELEASED) else STATE_NAMES[cell.state]

@@ -8,13 +8,14 @@ from itertools import starmap
 from types import FunctionType, TracebackType
 from typing import Any, Generic, NoReturn, Self, TypeVar, cast
 
-from lifetimes import closing, failures, instrument
+from lifetimes import closing, failures, instrument, pending, reaper
 from lifetimes._typing import Finalizer, Task
-from lifetimes.cell import DETACHED, INHERITED, LIVE, Cell, Pending, describe, live, next_key
+from lifetimes.cell import DROPPED, INHERITED, LIVE, MARKED, Cell, Pending, describe, enqueue, live, next_key
 from lifetimes.errors import BusyError, ClosedError, OwnershipError
 from lifetimes.holders import Export, Pin
+from lifetimes.locks import held_here, locked, refuse_reentry
 from lifetimes.reachable import refers_to
-from lifetimes.reaper import drop, queue, safepoint
+from lifetimes.reaper import drop, safepoint
 
 __all__ = ["Lifetime"]
 
@@ -64,36 +65,39 @@ class Lifetime(Generic[T]):
         parents: Sequence[Lifetime[Any]] = (),
         deferred: bool = False,
     ) -> None:
+        if finalizer is not None and (finalizer.__class__ is not FunctionType or self.__class__ is not Lifetime):
+            _check_finalizer(finalizer, args, self)  # nothing but a subclass has a handle to refer to, this early
         self._value = value
-        cell = Cell()
-        cell.key = key = next_key()
+        key = next_key()
+        self._cell = cell = Cell(self, enqueue)
+        cell.key = key
         cell.kind = kind
         cell.nbytes = nbytes
         cell.label = label
-        cell.state = LIVE
         cell.deferred = deferred
+        cell.finalizer = finalizer
+        cell.args = args
+        cell.added = None
         cell.holders = {}
-        if finalizer is None:
-            cell.finalizers = []
-        else:
-            if finalizer.__class__ is not FunctionType:
-                _check_finalizer(finalizer, self)
-            cell.finalizers = [starmap(finalizer, (args,))]
-        if parents:
-            # One parent is the common case, and a comprehension is a call.
-            if len(parents) == 1:
-                cell.parents = (parents[0]._cell,)
-            else:
-                cell.parents = tuple([parent._cell for parent in parents])
-            for parent in cell.parents:
-                parent.holders[key] = cell
-                if parent.state != LIVE:
-                    _refuse_parent(cell, parent)
-        else:
+        if not parents:
             cell.parents = ()
-        # Only from here on is there anything to release.
-        self._cell = cell
-        live[key] = cell
+            cell.state = LIVE
+            live[key] = cell
+        else:
+            try:
+                parent = parents[0]._cell
+                several = len(parents) > 1
+                cell.parents = tuple([each._cell for each in parents]) if several else (parent,)
+            except (AttributeError, TypeError):
+                raise TypeError(f"parents must be a sequence of lifetimes, not {parents!r}") from None
+            cell.state = LIVE
+            live[key] = cell  # first: from here on a release undoes what follows, however far an interrupt lets it come
+            if several:
+                _link(cell)
+            else:
+                parent.holders[key] = cell
+                if parent.state:
+                    _refuse_parent(cell, parent)
         if instrument.watchers:
             instrument.created(cell)
 
@@ -104,14 +108,13 @@ class Lifetime(Generic[T]):
     @property
     def value(self) -> T:
         """The value.  Nothing keeps it alive beyond the handle: prefer `use`.  Errors: `ClosedError`."""
-        if self._cell.state != LIVE:
-            self._refuse("its value was asked for")
+        self._require_open("its value was asked for")
         return self._value
 
     @property
     def closed(self) -> bool:
         """True from the moment of `close` (or `detach`) on, even while the release waits for work in flight."""
-        return self._cell.state != LIVE
+        return self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE
 
     @property
     def key(self) -> int:
@@ -151,9 +154,8 @@ class Lifetime(Generic[T]):
         ``why`` shows in the `BusyError` of whoever tries to close it meanwhile.
         Errors: `ClosedError`.
         """
-        if self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE:
-            self._refuse("it was used")
-        return Pin(self._cell, self._value, why)
+        self._require_open("it was used")
+        return Pin(self, why)
 
     def export(self, why: str = "export") -> Export[T]:
         """Hand the value to foreign code that says when it is done: ``export.release()``, from any thread, once.
@@ -161,8 +163,7 @@ class Lifetime(Generic[T]):
         Until then the value and its parents stay; `close` leaves the lifetime "closing", and exit never frees it.
         Errors: `ClosedError`.
         """
-        if self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE:
-            self._refuse("it was exported")
+        self._require_open("it was exported")
         return Export(self._cell, self._value, why)
 
     def after(self, task: Task) -> Self:
@@ -173,15 +174,11 @@ class Lifetime(Generic[T]):
         """
         if not callable(getattr(task, "completed", None)):
             raise TypeError(f"after() wants a task with a completed() method, not {type(task).__name__} {task!r}")
+        self._require_open("work was put after it")
         cell = self._cell
-        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
-            self._refuse("work was put after it")
-        holders = cell.holders
-        if len(holders) > 8:  # keep a long-lived resource from gathering finished work without end
-            for token, holder in list(holders.items())[:8]:
-                if holder.__class__ is Pending and _quietly_finished(holder.task):
-                    holders.pop(token, None)
-        holders[next_key()] = Pending(task)
+        if len(cell.holders) > 8:
+            pending.prune(cell)
+        cell.holders[next_key()] = Pending(task)
         return self
 
     def add_finalizer(self, finalizer: Finalizer, *args: Any) -> None:
@@ -191,19 +188,10 @@ class Lifetime(Generic[T]):
         finalizer can reach this handle (as a bound method, a closure, a partial or an argument), which would keep the
         handle alive for ever.
         """
-        _check_finalizer(finalizer, self)
-        if refers_to(args, self):
-            raise _bound_to_handle(finalizer)
-        cell = self._cell
-        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
+        _check_finalizer(finalizer, args, self)
+        attached = _attach(self._cell, finalizer, args) if held_here() else locked(_attach, self._cell, finalizer, args)
+        if not attached:
             self._refuse("a finalizer was added")
-        recipe = starmap(finalizer, (args,))
-        cell.finalizers.append(recipe)
-        if cell.state != LIVE and cell.key not in live:
-            # Closed meanwhile by another thread, which may or may not have seen it.  Nobody else runs it now, and it
-            # runs at most once: so either it ran in time, or running it here is the same as having been in time.
-            for _ in recipe:
-                pass
 
     def weak(self) -> weakref.ReferenceType[Self]:
         """A weak reference to the handle.  It may give None a little before the finalizers have run."""
@@ -221,15 +209,14 @@ class Lifetime(Generic[T]):
         Errors: `BusyError`; what finalizers raised, as one `ExceptionGroup`, after all of them have run.
         Complexity: linear in the subtree.
         """
-        cell = self._cell
-        failed = closing.close(cell, wait)
-        if failed:
-            failures.raise_all(failed, describe(cell))
-        safepoint()
+        failed = closing.close(self._cell, wait)
+        try:
+            safepoint()
+        finally:
+            failures.raise_all(failed, describe(self._cell))
 
     def __enter__(self) -> Self:
-        if self._cell.state != LIVE:
-            self._refuse("it was entered")
+        self._require_open("it was entered")
         return self
 
     def __exit__(
@@ -242,53 +229,53 @@ class Lifetime(Generic[T]):
             failed = closing.close(self._cell, False)
         except BusyError as busy:
             error.add_note(f"while cleaning up: {busy}")
-        else:
-            failures.add_notes(error, failed or [])
+            return
+        interrupted = failures.interrupt_among(failed) is not None
+        failures.add_notes(error, failed)
+        if interrupted:
+            for _ in failures.interrupts:  # it strikes when ``error`` is on its way
+                break
 
     def detach(self) -> T:
         """Give the value up: no finalizer will run.  Returns it.
 
         Errors: `BusyError` while pinned, exported or with live children, `ClosedError` when closed.
         """
-        cell = self._cell
-        if cell.state != LIVE and closing.settle_state(cell) != LIVE:
+        self._require_open("it was detached")
+        if not closing.detach(self._cell):
             self._refuse("it was detached")
-        holding = [holder for holder in list(cell.holders.values()) if holder.__class__ is not Pending]
-        if holding:
-            sorts = ", ".join(sorted({holder.holds for holder in holding}))
-            raise BusyError(f"{describe(cell)} cannot be detached while something holds it ({sorts})")
-        if live.pop(cell.key, None) is None:
-            self._refuse("it was detached")
-        cell.state = DETACHED
-        cell.finalizers.clear()
-        for parent in cell.parents:
-            parent.holders.pop(cell.key, None)
-        cell.parents = ()
-        if instrument.watchers:
-            instrument.emit("detach", cell.key)
         return self._value
 
     # Other ways to make one.
 
     @classmethod
-    def acquire(cls, create: Callable[..., R], *args: Any, finalizer: Callable[[R], object], **options: Any) -> Lifetime[R]:
+    def acquire(
+        cls, create: Callable[..., R], *args: Any, finalizer: Callable[[R], object], **options: Any
+    ) -> Lifetime[R]:
         """Create a resource and own it in one step: ``create(*args)`` becomes the value, ``finalizer(value)`` frees it.
 
-        An interrupt (Ctrl-C) at any point either prevents the creation or leaves the resource owned.  ``options`` are
-        those of the constructor.  Errors: whatever ``create`` raises; nothing is owned then.
+        An interrupt (Ctrl-C) at any point either prevents the creation or leaves the resource owned; the constructor
+        cannot promise that of what was created before it.  ``options`` are those of the constructor.  A safe point.
+        Errors: whatever ``create`` raises; nothing is owned then.
 
         >>> from lifetimes import Lifetime
         >>> buffer = Lifetime.acquire(bytearray, 16, finalizer=bytearray.clear, kind="buffer", nbytes=16)
         >>> len(buffer.value)
         16
         """
+        safepoint()
         slot: list[R] = []
-        lifetime = cast("Lifetime[R]", cls(None, _finalize_slot, slot, finalizer, **options))  # type: ignore[arg-type]
+        lifetime = cast("Lifetime[R]", cls(None, **options))  # type: ignore[arg-type]
+        _check_finalizer(finalizer, (), lifetime)
+        cell = lifetime._cell
+        cell.added = []
+        cell.args = slot  # a list: called with what is in it, if anything is
+        cell.finalizer = finalizer
         try:
             # One C call from the result of create() to its place in the slot: a plain assignment can lose it.
             slot.extend(starmap(create, (args,)))
             lifetime._value = slot[0]
-        except Exception:
+        except BaseException:
             if not slot:
                 lifetime.close()
             raise
@@ -305,13 +292,23 @@ class Lifetime(Generic[T]):
     ) -> Lifetime[R]:
         """Use a resource that somebody else owns: it is never freed here.
 
-        ``owner`` is kept alive as long as the lifetime; ``on_release(value)`` tells when nothing here uses it any more.
+        ``owner`` is kept alive as long as the lifetime, and is a parent if it is a lifetime itself, so that closing it
+        closes this one first.  ``on_release(value)`` tells when nothing here uses the value any more.
         """
         if on_release is not None and not callable(on_release):
             raise TypeError(f"on_release must be callable, not {type(on_release).__name__} {on_release!r}")
-        return cast("Lifetime[R]", cls(value, _let_go, value, owner, on_release, **options))  # type: ignore[arg-type]
+        if isinstance(owner, Lifetime):
+            options["parents"] = (*options.get("parents", ()), owner)
+        borrowed = cast("Lifetime[R]", cls(value, _let_go, owner, **options))  # type: ignore[arg-type]
+        if on_release is not None:
+            borrowed.add_finalizer(on_release, value)
+        return borrowed
 
     # What it refuses.
+
+    def _require_open(self, what: str) -> None:
+        if self._cell.state != LIVE and closing.settle_state(self._cell) != LIVE:
+            self._refuse(what)
 
     def _refuse(self, what: str) -> NoReturn:
         cell = self._cell
@@ -320,6 +317,8 @@ class Lifetime(Generic[T]):
                 f"{describe(cell)} belongs to the process that made it; {what} in a forked child. "
                 "Create a new one here, or start workers with the 'spawn' method"
             )
+        if cell.state == MARKED:
+            raise refuse_reentry(f"{describe(cell)} is being closed; {what}: it")
         raise ClosedError(f"{describe(cell)} is {closing.state_in_words(cell)}, but {what}")
 
     def __copy__(self) -> NoReturn:
@@ -332,43 +331,46 @@ class Lifetime(Generic[T]):
         raise TypeError(f"{self!r} cannot be pickled: what it owns belongs to this process")
 
 
+def _link(cell: Cell) -> None:
+    for parent in cell.parents:
+        parent.holders[cell.key] = cell
+        if parent.state:
+            _refuse_parent(cell, parent)
+
+
 def _refuse_parent(cell: Cell, parent: Cell) -> None:
-    """The parent is closed, or a `close` is deciding about it: if it really is closed, take the child out and raise."""
+    """The parent is closed, or a `close` is deciding about it: if it really is closed, undo everything and raise."""
     if closing.settle_state(parent) == LIVE:
         return
-    for each in cell.parents:
-        each.holders.pop(cell.key, None)
-        if each.state != LIVE and not each.holders:  # it may have waited for nothing but us
-            queue.append(each)
+    cell.finalizer = None  # what it would free is still the caller's
+    cell.state = DROPPED
+    reaper.release(cell, None)
     raise ClosedError(f"{describe(parent)} is {closing.state_in_words(parent)}: it cannot become a parent")
 
 
-def _check_finalizer(finalizer: object, handle: object) -> None:
+def _attach(cell: Cell, finalizer: Finalizer, args: tuple[Any, ...]) -> bool:
+    """Under the lock, so that no close decides meanwhile.  False if the cell is closed."""
+    if cell.state != LIVE:
+        return False
+    if cell.finalizer is None:
+        cell.args = args
+        cell.finalizer = finalizer
+    elif cell.added is None:
+        cell.added = [(finalizer, args)]
+    else:
+        cell.added.append((finalizer, args))
+    return True
+
+
+def _check_finalizer(finalizer: object, args: tuple[Any, ...], handle: object) -> None:
     if not callable(finalizer):
         raise TypeError(f"a finalizer must be callable, not {type(finalizer).__name__} {finalizer!r}")
-    if refers_to(finalizer, handle):
-        raise _bound_to_handle(finalizer)
+    if refers_to(finalizer, handle) or refers_to(args, handle):
+        raise OwnershipError(
+            f"the finalizer {finalizer!r}, or one of its arguments, refers to the handle it is attached to, which would "
+            "keep that alive for ever; pass the raw resource instead"
+        )
 
 
-def _bound_to_handle(finalizer: object) -> OwnershipError:
-    return OwnershipError(
-        f"the finalizer {finalizer!r} refers to the handle it is attached to, which would keep it alive for ever; "
-        "pass it the raw resource instead"
-    )
-
-
-def _finalize_slot(slot: list[R], finalizer: Callable[[R], object]) -> None:
-    if slot:
-        finalizer(slot[0])
-
-
-def _let_go(value: R, owner: object, on_release: Callable[[R], object] | None) -> None:
-    if on_release is not None:
-        on_release(value)
-
-
-def _quietly_finished(task: Task) -> bool:
-    try:
-        return task.completed()
-    except Exception:  # it failed, and stays here so that the release can tell
-        return False
+def _let_go(owner: object) -> None:
+    """The owner was kept alive as the argument of this."""

@@ -2,6 +2,11 @@
 
 Off by default.  Recording writes one tuple on the new cell, and it goes with the cell; a program that does not want it
 pays nothing.
+
+Note [Recording].  The recorders run once for each new lifetime, so every look-up counts: no helper calls, no line
+numbers (code and offset are kept, lines are looked up when somebody reads them), and equal stacks are kept once.  They
+are found by their offsets alone, which are plain integers, and then compared: hashing a code object walks through its
+constants, comparing one with itself is a look at the pointer.
 """
 
 from __future__ import annotations
@@ -16,30 +21,58 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import repeat
+from time import perf_counter
+from types import CodeType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from lifetimes import instrument
 
 if TYPE_CHECKING:
-    from types import CodeType, FrameType
+    from types import FrameType
 
-__all__ = ["Origin", "get_stacks", "origin_of", "scope", "set_stacks"]
+__all__ = [
+    "DEPTH",
+    "Origin",
+    "get_stacks",
+    "hide",
+    "origin_of",
+    "raw_of",
+    "scope",
+    "set_stacks",
+    "site",
+    "sites",
+    "unhide",
+]
 
 Level: TypeAlias = Literal["off", "line", "full"]
 Stack: TypeAlias = "tuple[CodeType | int, ...]"
 """Code and offset of the last instruction in it, in turn, innermost first.  Lines are looked up when they are read."""
 
 DEPTH: Final = 64
-"""The most calls that are remembered of a stack."""
+"""The most calls that are remembered of a stack, unless `set_stacks` is told otherwise."""
 
 _INSIDE: Final = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _USERS: Final = _INSIDE + "cli" + os.sep
 """Commands are written the way a user writes, so what they make was made there."""
 _scope: ContextVar[str] = ContextVar("lifetimes.scope", default="")
 _level: Level = "off"
-# Stacks are shared: most things are made at few places.  The key has the codes' ids, which are their own while the
-# value holds the codes.
-_shared: dict[tuple[int, ...], Stack] = {}
+_depth: int = DEPTH
+_shared: dict[object, tuple[list[CodeType], Stack]] = {}
+_hidden: list[str] = []
+_lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the codes, so that their ids stay their own
+
+
+class _Inside(dict[str, bool]):
+    """By file name: whether a call from there is passed over.  Filled as files are met."""
+
+    def __missing__(self, name: str) -> bool:
+        inside = name.startswith((_INSIDE, *_hidden)) and not name.startswith(_USERS)
+        self[name] = inside
+        return inside
+
+
+_inside: Final = _Inside()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,32 +100,47 @@ class Origin:
     @property
     def line(self) -> str:
         """``file:line in function`` of the innermost call outside of this library."""
-        frames = self.frames()
-        return f"{frames[-1].filename}:{frames[-1].lineno} in {frames[-1].name}" if frames else "unknown"
+        found = sites(self.stack[:2])
+        return found[0] if found else "unknown"
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """Every recorded call as ``file:line in function``, innermost first."""
+        return sites(self.stack)
 
     def frames(self) -> list[traceback.FrameSummary]:
         """The recorded calls, outermost first, as `traceback` prints them."""
         pairs = zip(self.stack[::2], self.stack[1::2], strict=True)
-        return [_summary(code, offset) for code, offset in pairs][::-1]  # type: ignore[arg-type]  # in turn
+        return [
+            traceback.FrameSummary(code.co_filename, _line(code, offset), code.co_qualname)  # type: ignore[union-attr, arg-type]  # in turn
+            for code, offset in pairs
+        ][::-1]
 
 
-def set_stacks(level: Level) -> None:
+def set_stacks(level: Level, depth: int = DEPTH) -> None:
     """What to record of everything made from now on: ``"off"``, ``"line"`` (the line outside this library), ``"full"``.
+
+    ``depth`` bounds the calls that ``"full"`` remembers, innermost first.
+    Errors: `ValueError` for another level, or a depth below 1.
 
     >>> set_stacks("sideways")
     Traceback (most recent call last):
     ValueError: stacks is "off", "line" or "full", not 'sideways'
     """
-    global _level
+    global _level, _depth
     recorders = {"line": _record_line, "full": _record_stack}
     if level != "off" and level not in recorders:
         raise ValueError(f'stacks is "off", "line" or "full", not {level!r}')
+    if depth < 1:
+        raise ValueError(f"depth is a number of calls from 1 on, not {depth!r}")
     for recorder in recorders.values():
         instrument.stop_recording(recorder)
+    _depth = depth
     if level == "off":
         _shared.clear()
+        _lines.clear()
     else:
-        instrument.record(recorders[level])
+        instrument.record(recorders[level], safe=True)
     _level = level
 
 
@@ -101,10 +149,41 @@ def get_stacks() -> Level:
     return _level
 
 
+def hide(folder: str) -> None:
+    """Pass over calls from files below ``folder``, as over those from this library: for libraries that are only on the way.
+
+    The files of generated code have no folder: ``"<generated"`` passes over those whose name begins like that.
+    """
+    prefix = _prefix(folder)
+    if prefix not in _hidden:
+        _hidden.append(prefix)
+        _inside.clear()
+
+
+def unhide(folder: str) -> None:
+    """The end of `hide`.  Unknown folders are ignored."""
+    prefix = _prefix(folder)
+    if prefix in _hidden:
+        _hidden.remove(prefix)
+        _inside.clear()
+
+
+def _prefix(folder: str) -> str:
+    return folder if folder.startswith("<") else os.path.join(os.path.abspath(folder), "")
+
+
+def raw_of(cell: Any) -> tuple[Any, ...] | None:
+    """What was written on the cell: (made, thread, scope, stack) or (made, thread, scope, code, offset); None for nothing."""
+    return getattr(cell, "origin", None)
+
+
 def origin_of(cell: Any) -> Origin | None:
     """Where a cell was made, or None if that was not recorded."""
-    recorded = getattr(cell, "origin", None)
-    return None if recorded is None else Origin(*recorded)
+    recorded = raw_of(cell)
+    if recorded is None:
+        return None
+    made, thread, where, *stack = recorded
+    return Origin(made, thread, where, tuple(stack) if len(stack) == 2 else stack[0])
 
 
 @contextmanager
@@ -112,6 +191,14 @@ def scope(name: str) -> Iterator[None]:
     """``with scope("epoch"):`` names the stretch of the program in which things are made; scopes nest.
 
     Seen by reports when stacks are recorded.  Each thread and task has its own.
+
+    >>> from lifetimes import Lifetime, live
+    >>> set_stacks("line")
+    >>> with scope("epoch"), scope("step"):
+    ...     x = Lifetime("handle", kind="buffer")
+    >>> [thing.scope for thing in live(scope="epoch")]
+    ['epoch/step']
+    >>> set_stacks("off")
     """
     outer = _scope.get()
     token = _scope.set(f"{outer}/{name}" if outer else name)
@@ -121,38 +208,71 @@ def scope(name: str) -> Iterator[None]:
         _scope.reset(token)
 
 
-def _record_line(cell: Any) -> None:
-    frame = _caller()
-    cell.origin = (time.perf_counter(), get_ident(), _scope.get(), (frame.f_code, frame.f_lasti))
+def sites(stack: Stack) -> tuple[str, ...]:
+    """The calls of a stack as ``file:line in function``, innermost first."""
+    return tuple([site(code, offset) for code, offset in zip(stack[::2], stack[1::2], strict=True)])  # type: ignore[arg-type]  # in turn
 
 
-def _record_stack(cell: Any) -> None:
-    frame: FrameType | None = _caller()
-    stack: list[Any] = []
-    key: list[int] = []
-    while frame is not None and len(key) < 2 * DEPTH:
-        code, offset = frame.f_code, frame.f_lasti
-        stack += (code, offset)
-        key += (id(code), offset)
-        frame = frame.f_back
-    shared = _shared.setdefault(tuple(key), tuple(stack))
-    cell.origin = (time.perf_counter(), get_ident(), _scope.get(), shared)
+def site(code: CodeType, offset: int) -> str:
+    """``file:line in function``."""
+    key = id(code), offset
+    known = _lines.get(key)
+    if known is None:
+        _lines[key] = known = code, f"{code.co_filename}:{_line(code, offset)} in {code.co_qualname}"
+    return known[1]
 
 
-def _caller() -> FrameType:
-    """The innermost frame outside of this library, of those that called a constructor."""
-    frame = sys._getframe(4)  # beyond this, the recorder, instrument.created and __init__
-    while frame.f_back is not None:
-        name = frame.f_code.co_filename
-        if not name.startswith(_INSIDE) or name.startswith(_USERS):
+def _record_line(cell: Any) -> None:  # Note [Recording]
+    try:
+        frame = sys._getframe(2)  # the caller of a constructor, or the constructor if others watch too
+    except ValueError:  # nobody called it: a thread begins with it
+        frame = sys._getframe(1)
+    code = frame.f_code
+    while _inside[code.co_filename]:
+        back = frame.f_back
+        if back is None:
+            break
+        frame = back
+        code = frame.f_code
+    cell.origin = perf_counter(), get_ident(), _scope.get(), code, frame.f_lasti
+
+
+def _record_stack(cell: Any) -> None:  # Note [Recording]
+    frame: FrameType | None
+    try:
+        frame = sys._getframe(2)
+    except ValueError:
+        frame = sys._getframe(1)
+    while _inside[frame.f_code.co_filename]:
+        if frame.f_back is None:
             break
         frame = frame.f_back
-    return frame
+    codes: list[CodeType] = []
+    offsets: list[int] = []
+    for _ in repeat(None, _depth):
+        codes.append(frame.f_code)
+        offsets.append(frame.f_lasti)
+        frame = frame.f_back
+        if frame is None:
+            break
+    found = _shared.get(tuple(offsets))
+    if found is None or found[0][0] is not codes[0] or found[0] != codes:
+        found = _share(codes, offsets)
+    cell.origin = perf_counter(), get_ident(), _scope.get(), found[1]
 
 
-def _summary(code: CodeType, offset: int) -> traceback.FrameSummary:
+def _share(codes: list[CodeType], offsets: list[int]) -> tuple[list[CodeType], Stack]:
+    """A stack that is met for the first time, or one whose offsets are those of another."""
+    key: object = tuple(offsets)
+    if key in _shared:
+        key = (key, tuple(map(id, codes)))  # theirs for as long as the value holds them
+    stack: Stack = tuple([each for pair in zip(codes, offsets, strict=True) for each in pair])
+    return _shared.setdefault(key, (codes, stack))
+
+
+def _line(code: CodeType, offset: int) -> int:
     line = code.co_firstlineno
     for start, end, number in code.co_lines():
         if start <= offset < end and number is not None:
             line = number
-    return traceback.FrameSummary(code.co_filename, line, code.co_qualname)
+    return line

@@ -11,15 +11,13 @@ import heapq
 import threading
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import Final
 
 from lifetimes.cell import Cell, Pending, describe
-from lifetimes.failures import warn
+from lifetimes.failures import error_in_words, warn
 
-if TYPE_CHECKING:
-    from lifetimes._typing import Task
-
-__all__ = ["forget", "poll", "settle", "wait_all", "waiting"]
+__all__ = ["forget", "poll", "prune", "settle", "wait_all", "waiting"]
 
 LOOSE_LIMIT: Final = 64
 
@@ -41,15 +39,12 @@ def settle(cell: Cell) -> bool:
 
     Work that failed counts as finished; its error is told as a `CleanupWarning` of the cell.
     """
-    for token, holder in list(cell.holders.items()):
-        if holder.__class__ is not Pending:
-            continue
-        if not _finished(cell, holder.task):
+    for token, holder in _pending_of(cell):
+        if not _finished(cell, token, holder):
             if not holder.watched:
+                _incoming.append((token, cell, holder))  # twice does no harm
                 holder.watched = True
-                _incoming.append((token, cell, holder))
             return False
-        cell.holders.pop(token, None)
     return not cell.holders
 
 
@@ -74,15 +69,38 @@ def poll() -> list[Cell]:
     return ready
 
 
+def prune(cell: Cell) -> None:
+    """Keep a cell that lives long from gathering finished work without end: forget what has finished of a few."""
+    try:
+        oldest = list(islice(cell.holders, 8))
+    except RuntimeError:  # another thread came in between: next time
+        return
+    for token in oldest:
+        holder = cell.holders.get(token)
+        if holder.__class__ is Pending:
+            try:
+                finished = holder.task.completed()
+            except Exception:  # it failed, and stays here so that the release can tell
+                continue
+            if finished:
+                cell.holders.pop(token, None)
+
+
+def _pending_of(cell: Cell) -> list[tuple[int, Pending]]:
+    # By way of the keys: making a list of them makes no other object, so nothing can change the dict meanwhile.
+    found = [(token, cell.holders.get(token)) for token in list(cell.holders)]
+    return [(token, holder) for token, holder in found if holder.__class__ is Pending]
+
+
 def _sort_incoming() -> None:
     while _incoming:
         token, cell, holder = _incoming[0]
-        stream = getattr(holder.task, "stream_key", None)
-        if stream is None:
+        try:
+            stream, sequence = holder.task.stream_key, holder.task.sequence  # type: ignore[attr-defined]
+        except Exception:  # it names no stream
             _loose.append((token, cell, holder))
         else:
-            entry = (holder.task.sequence, token, cell, holder)  # type: ignore[attr-defined]
-            heapq.heappush(_streams.setdefault(stream, []), entry)
+            heapq.heappush(_streams.setdefault(stream, []), (sequence, token, cell, holder))
         _incoming.popleft()
 
 
@@ -90,9 +108,8 @@ def _poll_stream(stream: int, ready: list[Cell]) -> None:
     heap = _streams[stream]
     while heap:
         _, token, cell, holder = heap[0]
-        if token in cell.holders and not _finished(cell, holder.task):
+        if token in cell.holders and not _finished(cell, token, holder):
             return
-        cell.holders.pop(token, None)
         ready.append(cell)
         heapq.heappop(heap)
     del _streams[stream]
@@ -100,10 +117,9 @@ def _poll_stream(stream: int, ready: list[Cell]) -> None:
 
 def _poll_one(ready: list[Cell]) -> None:
     token, cell, holder = _loose[0]
-    if token in cell.holders and not _finished(cell, holder.task):
+    if token in cell.holders and not _finished(cell, token, holder):
         _loose.rotate(-1)
         return
-    cell.holders.pop(token, None)
     ready.append(cell)
     _loose.popleft()
 
@@ -114,23 +130,22 @@ def wait_all(cell: Cell, deadline: float | None = None) -> bool:
     A task with a ``wait()`` of its own is waited for with that (not under a deadline, which it does not know); others
     are asked at growing intervals of 0.1 to 20 ms.
     """
-    for token, holder in list(cell.holders.items()):
-        if holder.__class__ is not Pending:
-            continue
+    for token, holder in _pending_of(cell):
         wait = getattr(holder.task, "wait", None) if deadline is None else None
         if wait is not None:
             try:
                 wait()
             except Exception as error:
-                _tell(cell, error)
+                _forget(cell, token, error)
+            else:
+                _forget(cell, token, None)
         else:
             pause = 0.0001
-            while not _finished(cell, holder.task):
+            while not _finished(cell, token, holder):
                 if deadline is not None and time.monotonic() > deadline:
                     return False
                 time.sleep(pause)
                 pause = min(pause * 2, 0.02)
-        cell.holders.pop(token, None)
     return True
 
 
@@ -142,14 +157,19 @@ def forget() -> None:
     _poller._at_fork_reinit()  # type: ignore[attr-defined]
 
 
-def _finished(cell: Cell, task: Task) -> bool:
+def _finished(cell: Cell, token: int, holder: Pending) -> bool:
     try:
-        return task.completed()
+        if not holder.task.completed():
+            return False
     except Exception as error:
-        _tell(cell, error)
-        return True
+        _forget(cell, token, error)
+    else:
+        _forget(cell, token, None)
+    return True
 
 
-def _tell(cell: Cell, error: Exception) -> None:
-    what = f"work that {describe(cell)} was waiting for failed"
-    warn(f"{what}: {type(error).__name__}: {error}; it is released all the same", error)
+def _forget(cell: Cell, token: int, error: Exception | None) -> None:
+    # Two threads may have seen the work end; one tells.
+    if cell.holders.pop(token, None) is not None and error is not None:
+        what = f"work that {describe(cell)} was waiting for failed"
+        warn(f"{what}: {error_in_words(error)}; it is released all the same", error)

@@ -1,6 +1,6 @@
 """Releases what nobody holds any more: the queue, the release loop, and when it may run.
 
-A dropped handle only puts its cell into a queue.  The queue is drained
+A handle that dies puts its cell into a queue.  The queue is drained
 
 * at once, up to `EAGER_LIMIT` cells, by the drop itself, in ordinary code (so ``del x`` frees ``x``);
 * by the next *safe point* (a public call that allocates, acquires, closes or reads statistics) after a drop during a
@@ -10,116 +10,166 @@ A dropped handle only puts its cell into a queue.  The queue is drained
 
 Release is a loop, not a recursion: a finalizer that drops other handles only lengthens the queue.
 
-Note [Once].  A finalizer is stored as ``starmap(function, (args,))``: an iterator that makes the call when it is advanced.
-Taking the arguments and starting the call is one step in C, so neither an interrupt nor a second thread can run it twice
-or lose it between "taken" and "started"; advancing it again does nothing.
+Note [Once].  To be run, a finalizer becomes ``starmap(function, (args,))``: an iterator that makes the call when it is
+advanced.  Taking the arguments and starting the call is one step in C, so neither an interrupt nor a second thread can
+run it twice or lose it between "taken" and "started"; advancing it again does nothing.
 
-Note [Interrupts].  Ctrl-C may strike between any two instructions.  What it can tear is repaired: a failure that escapes
-a loop is noted in `repairs`, and the next drain looks through all live cells for ones that should be queued.
+Note [Interrupts].  Ctrl-C may strike between any two instructions.  An interrupt that strikes inside a finalizer counts
+as its failure, unless it came before the first instruction: then the finalizer runs after all.  One that tears a loop is
+noted in `repairs`, and the next drain looks through all live cells for ones that should be queued.  Either way it is
+delivered again when everything has run: raised by `drain` and ``close``, and as a new Ctrl-C by ``__del__``, from which
+nothing can be raised.
+
+Note [Try].  Where a ``try`` statement begins, where its ``except`` clauses are jumped over and, in Python 3.13, where a loop
+goes on after an ``if``, stand instructions that no exception table covers, not even that of the ``try`` around them.  An
+exception raised there is caught further out only.  So none of these stands where something has been taken and not yet
+put down: there, functions are called that contain them.
 """
 
 from __future__ import annotations
 
-import gc
-import signal
 from _thread import get_ident
-from collections import deque
+from itertools import starmap
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Final
 
 from lifetimes import instrument, pending
-from lifetimes.cell import CLOSING, DROPPED, LIVE, RELEASED, RELEASING, Cell, live
-from lifetimes.failures import Failure, report
-from lifetimes.locks import held_here
+from lifetimes.cell import (
+    CLOSING,
+    DROPPED,
+    GONE,
+    LIVE,
+    RELEASED,
+    RELEASING,
+    Cell,
+    broken_rules,
+    enqueue,
+    live,
+    parked,
+    queue,
+)
+from lifetimes.errors import InternalError
+from lifetimes.failures import Failure, at_first_instruction, interrupts, report
+from lifetimes.locks import (
+    busily,
+    busy,
+    collecting,
+    collecting_here,
+    get_release_mode,
+    held_here,
+    mark,
+    restrained,
+    set_release_mode,
+    unmark,
+    unmark_down_to,
+)
 
 if TYPE_CHECKING:
-    from typing import Any, Literal
+    from typing import Any
 
+    from lifetimes.cell import Armed, Recipe
     from lifetimes.lifetime import Lifetime
 
-__all__ = ["defer", "drain", "get_release_mode", "release", "safepoint", "set_release_mode"]
+
+__all__ = ["check_invariants", "defer", "drain", "get_release_mode", "release", "safepoint", "set_release_mode"]
 
 EAGER_LIMIT: Final = 64
-SAFEPOINT_MODE: Final = -1  # in `busy` beside thread identifiers, which are never negative
+PYTHON_FUNCTIONS: Final = (FunctionType, MethodType)
 
-queue: deque[Cell] = deque()
-"""Cells that may be ready: dropped, closing, or just rid of a holder.  An entry too many does no harm."""
-parked: deque[Cell] = deque()
-"""Deferred cells: `drop` does not touch them, every safe point does."""
-busy: list[int] = []
-"""Threads on which a drop must not drain: collecting, draining or deferring; one entry each time."""
 repairs: list[None] = []
-"""Not empty after a failure tore the loop: the next drain looks for lost cells."""
+"""Not empty after an interrupt tore a loop: the next drain looks for lost cells."""
+untold: list[Failure] = []
+"""What finalizers raised in a loop that was torn: the next drain tells of it."""
 
 
 def drop(handle: Lifetime[Any]) -> None:
-    """The ``__del__`` of a handle: queue its cell and drain a little, if this thread may."""
+    """The ``__del__`` of a handle: release its cell, and a little of the queue, if this thread may.
+
+    If it may not, or anything strikes, the cell's own callback queues it right after this.
+    """
+    me = 0
+    interrupted = False  # no error is kept here: its traceback keeps this frame, which keeps the handle
     try:
         cell = handle._cell
-    except AttributeError:  # its __init__ raised before there was anything to release
-        return
-    if cell.state >= RELEASING:
-        return
-    try:
-        cell.state = DROPPED
-        if busy or queue or cell.holders or cell.deferred:
-            queue.append(cell)
-            if busy and (SAFEPOINT_MODE in busy or get_ident() in busy):
-                return
-            interrupt = _drain_eagerly(None)
-        else:
-            interrupt = _drain_eagerly(cell)
-    except BaseException:
-        repairs.append(None)
-        raise
-    if interrupt is not None:
-        # Nobody can catch an exception from __del__, so Ctrl-C is raised again in the code around it.
-        signal.raise_signal(signal.SIGINT)
-
-
-def _drain_eagerly(first: Cell | None) -> BaseException | None:
-    """Release ``first``, then up to `EAGER_LIMIT` cells of the queue, deferred ones left to a safe point.
-
-    This thread is not busy.
-    """
-    if held_here():
-        if first is not None:
-            queue.append(first)
-        return None
-    failures: list[Failure] | None = None
-    me = get_ident()
-    try:
-        busy.append(me)
-        if first is not None:
-            failures = release(first, None)
+        # Reading the state raises, if __init__ did so before the cell was whole.
+        special = cell.state or busy or queue or collecting or cell.holders or cell.deferred or held_here()
+        if special and not _may_release(handle, cell):
+            return
+        me = get_ident()
+        mark(me)
+        failures = release(cell, None)
         if queue:
-            failures = _drain_some(failures)
-    finally:
+            failures = _release_some(failures)
+        unmark(me)
+        handle._cell = GONE
+        if failures is not None:
+            interrupted = report(failures) is not None
+    except BaseException as error:
         while me in busy:
-            busy.remove(me)
-    return None if failures is None else report(failures)
+            unmark(me)
+        if not me and isinstance(error, AttributeError):
+            handle._cell = GONE
+            return
+        repairs.append(None)
+        if isinstance(error, RecursionError):  # too deep to release anything
+            return
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        interrupted = True
+    if interrupted:
+        for _ in interrupts:
+            break
 
 
-def _drain_some(failures: list[Failure] | None) -> list[Failure] | None:
+def _may_release(handle: Lifetime[Any], cell: Cell) -> bool:
+    """Note that the handle is gone; whether this thread may release anything now."""
+    if cell.state >= RELEASING:
+        handle._cell = GONE
+        return False
+    cell.state = DROPPED
+    if cell.deferred or restrained():
+        return False
+    if cell.holders and pending.waiting():
+        # Safe points ask for finished work.  A program that has none must not gather such cells without end.
+        queue.extend(pending.poll())
+    return True
+
+
+def _release_some(failures: list[Failure] | None) -> list[Failure] | None:
+    """Release up to `EAGER_LIMIT` cells of the queue; deferred ones are left to a safe point."""
     left = EAGER_LIMIT
     while queue and left:
         left -= 1
-        try:
-            cell = queue.popleft()
-        except IndexError:  # another thread took the last one
-            break
-        if cell.deferred:
-            parked.append(cell)
-        else:
-            failures = release(cell, failures)
+        cell = _next()
+        if cell is not None and _is_out(cell):
+            if cell.deferred:
+                parked.append(cell)
+            else:
+                failures = release(cell, failures)
     return failures
+
+
+def _next() -> Cell | None:
+    try:
+        return queue.popleft()
+    except IndexError:  # another thread took the last one
+        return None
+
+
+def _is_out(cell: Cell) -> bool:
+    """Whether a cell is to be released as soon as nothing holds it."""
+    state = getattr(cell, "state", RELEASED)  # an interrupt may have left it half-made
+    if state == LIVE and cell() is None:  # its __del__ never began
+        cell.state = state = DROPPED
+    return state in (DROPPED, CLOSING)
 
 
 def safepoint() -> None:
     """Release what is ready, unless this thread is collecting, draining, deferring or holds the library's lock.
 
-    Complexity: three look-ups when there is nothing to do.  Errors: an interrupt that struck a finalizer.
+    Complexity: a few look-ups when there is nothing to do.  Errors: an interrupt that struck a finalizer.
     """
-    if (queue or parked or repairs or pending.waiting()) and get_ident() not in busy:
+    if (queue or parked or repairs or pending.waiting()) and ~get_ident() not in busy:
         drain()
 
 
@@ -141,44 +191,39 @@ def drain(limit: int | None = None) -> int:
     still there
     released
     """
-    me = get_ident()
-    deferring = _deferring.get(me, 0)
-    if busy.count(me) > deferring:
+    if get_ident() in busy or held_here() or collecting_here():
         return 0
-    if held_here():
-        return 0
-    failures: list[Failure] | None = None
-    released = 0
-    left = -1 if limit is None else limit
+    failures: list[Failure] = []
     try:
-        try:
-            busy.append(me)
-            _gather()
-            while queue and left:
-                left -= 1
-                try:
-                    cell = queue.popleft()
-                except IndexError:  # another thread took the last one
-                    break
-                failures = release(cell, failures)
-                if cell.state == RELEASED:
-                    released += 1
-        except BaseException:
-            repairs.append(None)
-            raise
-        finally:
-            while busy.count(me) > deferring:
-                busy.remove(me)
-    finally:  # once more, should an interrupt have struck the lines above
-        while busy.count(me) > deferring:
-            busy.remove(me)
-    interrupt = None if failures is None else report(failures)
+        released = busily(_drain, -1 if limit is None else limit, failures)
+    finally:
+        interrupt = report(failures)
     if interrupt is not None:
-        raise interrupt
+        try:
+            raise interrupt
+        finally:
+            del interrupt  # its traceback holds this frame
     return released
 
 
-def _gather() -> None:
+def _drain(left: int, failures: list[Failure]) -> int:
+    released = 0
+    try:
+        _gather(failures)
+        while queue and left:
+            cell = _next()
+            if cell is not None and _is_out(cell):
+                release(cell, failures)
+                if cell.state == RELEASED:
+                    left -= 1
+                    released += 1
+    except BaseException:
+        repairs.append(None)
+        raise
+    return released
+
+
+def _gather(failures: list[Failure]) -> None:
     """Put into the queue what only a safe point may touch: deferred cells, finished work, torn loops."""
     while parked:
         queue.append(parked.popleft())
@@ -186,7 +231,9 @@ def _gather() -> None:
         queue.extend(pending.poll())
     if repairs:
         repairs.clear()
-        queue.extend(cell for cell in list(live.values()) if cell.state in (DROPPED, CLOSING))
+        queue.extend([cell for cell in list(live.values()) if _is_out(cell)])
+    while untold:
+        failures.append(untold.pop())
 
 
 def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
@@ -198,32 +245,113 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
     if cell.holders and not pending.settle(cell):
         return failures
     key = cell.key
+    armed: list[Armed] | None = None
+    each: Armed | None = None
+    mine = False
     try:
-        if live.pop(key, None) is None:
-            return failures
-        cell.state = RELEASING
-        if cell.finalizers:
-            for recipe in cell.finalizers[::-1]:
-                try:
-                    for _ in recipe:  # Note [Once]
+        try:
+            del live[key]
+            mine = True
+            cell.state = RELEASING
+            if cell.finalizer is not None:
+                armed = [starmap(cell.finalizer, (cell.args,))] if cell.added is None else arm(cell)
+                for each in armed:
+                    for _ in each:  # Note [Once]
                         pass
-                except BaseException as error:
-                    if failures is None:
-                        failures = []
-                    failures.append(Failure(cell, recipe, error))
-        for parent in cell.parents:
-            parent.holders.pop(key, None)
-            if parent.state != LIVE and not parent.holders:
-                queue.append(parent)
+        except BaseException as error:
+            if not mine and isinstance(error, KeyError):  # somebody else releases it, or it was never finished
+                return failures
+            if armed is None or each is None:
+                raise
+            if isinstance(error, RecursionError):
+                # No function of ours can be called here, so the rest waits for a release from less deep.
+                function, args = (*reversed(cell.added or ()), (cell.finalizer, cell.args))[armed.index(each)]
+                struck = error.__traceback__
+                if isinstance(function, PYTHON_FUNCTIONS) and struck and struck.tb_next is None:  # it did not begin
+                    armed[armed.index(each)] = starmap(function, (args,))
+                else:
+                    untold.append((cell, function, error))
+                raise
+            failures = _run_rest(cell, armed, armed.index(each), error, failures)
+        cell.finalizer = cell.added = None
+        cell.args = ()
+        if cell.parents:
+            let_go_of_parents(cell)
         cell.state = RELEASED
-    except BaseException:
-        if cell.state != RELEASED:
-            cell.state = DROPPED
+    except BaseException:  # torn: it goes back into the registry, as far as it got
+        if cell.state < RELEASING or (mine and cell.state == RELEASING):
+            if armed is not None:
+                cell.added, cell.armed = cell.added or [], armed
             live[key] = cell
+            cell.state = DROPPED
+            enqueue(cell)
+        if failures:
+            untold.extend(failures)
+            failures.clear()
         raise
     if instrument.watchers:
         instrument.emit("release", key)
     return failures
+
+
+def arm(cell: Cell) -> list[Armed]:
+    """The finalizers in the order they run, ready to run; those of a release that was torn as far as they got."""
+    armed: list[Armed] | None = getattr(cell, "armed", None)
+    if armed is None:
+        # Arguments in a list, which `Lifetime.acquire` fills, make no call while it is empty.
+        armed = [starmap(function, (args,) if args or args == () else ()) for function, args in recipes(cell)]
+    return armed
+
+
+def recipes(cell: Cell) -> list[Recipe]:
+    """The finalizers with their arguments, last attached first."""
+    return [] if cell.finalizer is None else [*reversed(cell.added or ()), (cell.finalizer, cell.args)]
+
+
+def _run_rest(
+    cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure] | None
+) -> list[Failure]:
+    """One finalizer raised: note it, and run those after it."""
+    if failures is None:
+        failures = []
+    _note(cell, armed, at, error, failures)
+    for later in range(at + 1, len(armed)):
+        try:
+            for _ in armed[later]:
+                pass
+        except BaseException as another:
+            _note(cell, armed, later, another, failures)
+    return failures
+
+
+def _note(cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure]) -> None:
+    """Note what a finalizer raised.  If an interrupt kept it from beginning, it runs now: see Note [Interrupts]."""
+    function, args = recipes(cell)[at]
+    while isinstance(error, KeyboardInterrupt):
+        if at_first_instruction(error, function):
+            armed[at] = starmap(function, (args,))
+        ran = False
+        try:
+            for _ in armed[at]:  # nothing is left in it if the interrupt struck inside the finalizer, or after it
+                ran = True
+        except BaseException as another:
+            failures.append((cell, None, error))
+            error = another
+        else:
+            outside = ran or error.__traceback__ is None or error.__traceback__.tb_next is None
+            failures.append((cell, None if outside else function, error))
+            del error  # the traceback of a second one holds this frame
+            return
+    failures.append((cell, function, error))
+    del error
+
+
+def let_go_of_parents(cell: Cell) -> None:
+    """The cell holds its parents no longer: those that waited for it may be ready."""
+    for parent in cell.parents:
+        parent.holders.pop(cell.key, None)
+        if parent.state and not parent.holders:
+            enqueue(parent)
 
 
 class defer:  # noqa: N801 (reads like the statement it is)
@@ -233,60 +361,61 @@ class defer:  # noqa: N801 (reads like the statement it is)
     `drain` inside releases at once.  Other threads are not affected.
     """
 
-    __slots__ = ("_thread",)
+    __slots__ = ("_before", "_mark")
+
+    def __init__(self) -> None:
+        self._mark = 0
 
     def __enter__(self) -> None:
-        self._thread = me = get_ident()
-        _deferring[me] = _deferring.get(me, 0) + 1
-        busy.append(me)
+        if self._mark:
+            raise RuntimeError("a defer() can be entered once at a time; write another for a block inside")
+        me = ~get_ident()
+        self._before = busy.count(me)
+        self._mark = me
+        try:
+            mark(me)
+        except BaseException:  # an interrupt: there will be no __exit__
+            self._leave()
+            raise
 
     def __exit__(self, *exc_info: object) -> None:
-        me = self._thread
-        if me in busy:
-            busy.remove(me)
-        left = _deferring.pop(me, 1) - 1
-        if left:
-            _deferring[me] = left
-        elif me == get_ident():
+        same_thread = self._mark == ~get_ident()
+        try:
+            self._leave()
+        finally:  # once more, should an interrupt have struck the line above
+            self._leave()
+        if same_thread:
             safepoint()
 
+    def _leave(self) -> None:
+        if self._mark:
+            unmark_down_to(self._before, self._mark)
+            self._mark = 0
 
-_deferring: dict[int, int] = {}
-
-
-def set_release_mode(mode: Literal["eager", "safepoint"]) -> None:
-    """``"eager"`` (the default): a drop in ordinary code releases at once.  ``"safepoint"``: only safe points release."""
-    if mode not in ("eager", "safepoint"):
-        raise ValueError(f'the release mode is "eager" or "safepoint", not {mode!r}')
-    while SAFEPOINT_MODE in busy:
-        busy.remove(SAFEPOINT_MODE)
-    if mode == "safepoint":
-        busy.append(SAFEPOINT_MODE)
+    __del__ = _leave  # an interrupt between __enter__ and the block lets it die without __exit__
 
 
-def get_release_mode() -> str:
-    """The mode that `set_release_mode` set."""
-    return "safepoint" if SAFEPOINT_MODE in busy else "eager"
+def check_invariants() -> None:
+    """What must hold of the registry, and of this thread, between any two calls, with no other thread in the library.
 
-
-def _on_collection(phase: str, info: dict[str, int]) -> None:
-    me = get_ident()
-    if phase == "start":
-        busy.append(me)
-    elif me in busy:
-        busy.remove(me)
+    Errors: `InternalError` with every rule that is broken and the state.  Complexity: O(live).
+    """
+    wrong = [] if repairs else broken_rules()
+    if get_ident() in busy:
+        wrong.append("this thread is marked as draining and is not")
+    if collecting:
+        wrong.append("a collection is noted and none runs")
+    if held_here():
+        wrong.append("this thread holds the library's lock")
+    if wrong:
+        state = f"live {list(live.values())[:20]}; queue {list(queue)[:20]}; parked {list(parked)[:20]}; busy {busy}"
+        raise InternalError(f"{'; '.join(wrong[:20])}. State: {state}. Please report it")
 
 
 def _reset_in_child() -> None:
-    """Forget everything inherited; this thread is the only one left."""
-    me = get_ident()
+    """Forget everything inherited."""
     queue.clear()
     parked.clear()
     repairs.clear()
+    untold.clear()
     pending.forget()
-    busy[:] = [thread for thread in busy if thread in (me, SAFEPOINT_MODE)]
-    for thread in [thread for thread in _deferring if thread != me]:
-        del _deferring[thread]
-
-
-gc.callbacks.append(_on_collection)

@@ -17,7 +17,11 @@ __all__ = ["GROUP", "Found", "find", "find_all", "names", "register"]
 GROUP: Final = "lifetimes.backends"
 """The entry-point group in which a package announces a back end: ``name = "module:object"``."""
 
-_BUILT_IN: Final = {"host": "lifetimes_host:backend", "sim": "lifetimes.testing.sim:backend"}
+_BUILT_IN: Final = {
+    "host": "lifetimes_host:backend",
+    "opencl": "lifetimes_opencl:backend",
+    "sim": "lifetimes.testing.sim:backend",
+}
 _registered: dict[str, Backend] = {}
 
 

@@ -12,19 +12,26 @@ from __future__ import annotations
 
 import atexit
 import os
+import sys
 import time
 import weakref
-from collections.abc import Callable
+from operator import attrgetter
+from types import FrameType
 from typing import Any, Final
 
 from lifetimes import cell, locks, pending, reaper
-from lifetimes.failures import Failure, report, warn
+from lifetimes.cell import next_key
+from lifetimes.failures import Failure, error_in_words, report, warn
+from lifetimes.holders import Export, Pin
 from lifetimes.lifetime import Lifetime
+from lifetimes.locks import busily
 
 __all__ = ["on_fork_in_child", "release_everything"]
 
 LOCK_LIMIT: Final = 2.0
 PENDING_LIMIT: Final = 5.0
+ROUNDS: Final = 100
+"""Finalizers may create lifetimes, which are released as well, so many times over."""
 
 _child_hooks: weakref.WeakSet[Any] = weakref.WeakSet()
 
@@ -36,40 +43,55 @@ def on_fork_in_child(thing: Any) -> None:
 
 def release_everything() -> None:
     """What the exit hook does, up to making late drops no-ops.  Warns once of what had to be left."""
-    failures: list[Failure] | None = None
     if locks.lock.acquire(timeout=LOCK_LIMIT):
         locks.lock.release()
     else:
         warn(f"another thread held the library's lock for {LOCK_LIMIT:g} s at exit; what it guards is left as it is")
         return
+    failures: list[Failure] = []
+    left: dict[int, cell.Cell] = {}
     reaper.drain()
+    try:
+        interrupt = busily(_release_all, failures, left)  # what the finalizers drop is released in its turn
+    finally:
+        struck = report(failures)
+    if left:
+        names = ", ".join(cell.describe(each) for each in list(left.values())[:5])
+        warn(f"work in flight did not finish within {PENDING_LIMIT:g} s at exit; left to the operating system: {names}")
+    if struck is not None or interrupt is not None:
+        raise struck or interrupt or KeyboardInterrupt
+
+
+def _release_all(failures: list[Failure], left: dict[int, cell.Cell]) -> BaseException | None:
+    interrupt: BaseException | None = None
     deadline = time.monotonic() + PENDING_LIMIT
-    left: list[cell.Cell] = []
-    while True:  # finalizers may create lifetimes, which are then released too
-        before = len(cell.live)
-        left = []
-        newest_first = sorted(list(cell.live.values()), key=lambda each: each.key, reverse=True)
-        for each in newest_first:
+    for _ in range(ROUNDS):
+        before = next_key()
+        for each in sorted(cell.live.values(), key=attrgetter("key"), reverse=True):
             if each.state == cell.LIVE:
                 each.state = cell.CLOSING
-            if not pending.wait_all(each, deadline):
-                left.append(each)
-            failures = reaper.release(each, failures)
-        if not cell.live or len(cell.live) >= before:
+            try:
+                waited = pending.wait_all(each, deadline)
+            except KeyboardInterrupt as error:
+                # Somebody is tired of waiting.  What is ready is released all the same.
+                interrupt, deadline, waited = error, 0.0, False
+            if not waited:
+                left[each.key] = each
+            reaper.release(each, failures)
+        if not any(key > before for key in list(cell.live)):
             break
-    if failures is not None:
-        report(failures)
-    if left:
-        names = ", ".join(cell.describe(each) for each in left[:5])
-        warn(f"work in flight did not finish within {PENDING_LIMIT:g} s at exit; left to the operating system: {names}")
+    return interrupt
 
 
 def _at_exit() -> None:
     try:
         release_everything()
     finally:
-        # From here on module globals may vanish at any time; without the method a late drop runs no code at all.
-        del Lifetime.__del__
+        # From here on module globals may vanish at any time.  What is not registered is not released, and without
+        # these methods a late drop runs no code at all.
+        cell.live.clear()
+        for kind in (Lifetime, Export, Pin, reaper.defer):
+            delattr(kind, "__del__")
 
 
 def _in_child() -> None:
@@ -78,10 +100,17 @@ def _in_child() -> None:
     cell.live.clear()
     for each in inherited:
         each.state = cell.INHERITED
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:  # if a finalizer forked, those after it are the parent's
+        if frame.f_code is reaper.release.__code__:
+            (frame.f_locals.get("armed") or []).clear()
+        frame = frame.f_back
     reaper._reset_in_child()
     for thing in list(_child_hooks):
-        hook: Callable[[], object] = thing.forget_parent
-        hook()
+        try:
+            thing.forget_parent()
+        except Exception as error:
+            warn(f"{type(thing).__name__}.forget_parent() failed: {error_in_words(error)}; the others ran", error)
 
 
 atexit.register(_at_exit)
