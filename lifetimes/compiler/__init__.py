@@ -1,0 +1,1 @@
+"""The array JIT: a graph of array operations, traced from Python, fused into kernels, compiled on demand."""

@@ -1,0 +1,361 @@
+"""`jit`: a Python function over arrays, traced once for each layout of its arguments, compiled, and run on their device."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from time import perf_counter
+from types import MethodType
+from typing import Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from lifetimes.compiler import settings, target
+from lifetimes.compiler.captures import Captures, frozen
+from lifetimes.compiler.execute import execute, write
+from lifetimes.compiler.flights import Flights
+from lifetimes.compiler.passes.views import contiguous
+from lifetimes.compiler.plan import KernelStep, Plan, make_plan
+from lifetimes.compiler.reflect import Graph, JitStatistics
+from lifetimes.compiler.settings import Settings
+from lifetimes.compiler.spec import Spec
+from lifetimes.compiler.trace import Traced, trace
+from lifetimes.compiler.tracer import _active as traces
+from lifetimes.compiler.tree import Tree, flatten
+from lifetimes.device import Device
+from lifetimes.errors import TraceError
+from lifetimes.opening import current_device
+from lifetimes.resources import Array
+
+__all__ = ["Jitted", "jit"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+MOST: Final = 256
+"""Layouts that a function remembers; those asked for longest ago go."""
+NUMBERS: Final = (float, int, bool)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Entry:
+    """What is compiled for one layout.  ``captured`` says of each captured array which of the captures it is, or is it."""
+
+    plan: Plan
+    output: Tree
+    captured: tuple[tuple[int, Any], ...]
+
+
+class Jitted(Generic[P, R]):
+    """A function that compiles itself.  Made by `jit`; called as the function is.
+
+    Arguments are arrays of one device and numbers, also in tuples, lists and dicts; results are arrays of that device, packed
+    as the function returns them.  NumPy arrays are copied to the device.  Inside of another traced function it is that
+    function's part.
+
+    Threading: any thread.  Who calls first with a new layout compiles; others who need the same wait for that.
+    Locks: none while tracing, compiling and running.
+    """
+
+    def __init__(self, function: Callable[P, R], static: Sequence[str | int] | dict[str, int] = ()) -> None:
+        target.require_llvm()
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._static = static if isinstance(static, dict) else _static_names(function, static)
+        self._captures: Captures | None = None
+        self._entries: Flights[Any, Entry] = Flights()
+        self._times: deque[tuple[float, float]] = deque(maxlen=4096)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """As a method: a jitted function of its own for each object, which keeps it; attributes that it names are captured."""
+        if instance is None:
+            return self
+        bound = Jitted(MethodType(self._function, instance), self._static)
+        kept = getattr(instance, "__dict__", None)
+        if kept is not None:  # found there first the next time
+            kept[self._function.__name__] = bound
+        return bound
+
+    def __repr__(self) -> str:
+        return f"<jitted {getattr(self._function, '__qualname__', self._function)!s}>"
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Run it.
+
+        Errors: `TraceError` for what cannot be traced, `CompileError`, and those of the memory manager: `OutOfMemory`,
+        `ClosedError`, `BrokenError`.
+        """
+        if traces.get():
+            return self._function(*args, **kwargs)
+        captures = self._captures
+        if captures is None:
+            captures = self._captures = Captures(self._function)
+        if not kwargs and not captures and not self._static:
+            key: list[Any] = [settings.now]
+            device: Device | None = None
+            for value in args:
+                kind = value.__class__
+                if kind is Array:
+                    key.append((value.dtype, value.shape, value.strides))  # type: ignore[attr-defined]
+                    if device is not value._device:  # type: ignore[attr-defined]
+                        if device is not None:
+                            raise _two_devices(device, value._device)  # type: ignore[attr-defined]
+                        device = value._device  # type: ignore[attr-defined]
+                elif kind in NUMBERS:
+                    key.append(kind)
+                else:
+                    break
+            else:
+                entry = self._entries.peek(tuple(key))
+                if entry is not None and device is not None and not entry.captured:
+                    return entry.output.unflatten(execute(entry.plan, device, args))  # type: ignore[no-any-return]
+        return self._call(args, kwargs)  # type: ignore[no-any-return]
+
+    def into(self, out: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        """Write the results into ``out``, packed as the function packs them, instead of new arrays.
+
+        ``out`` may be views, and may share memory with the arguments: the results are those of a call.  Where it is safe
+        they are written in place, else computed aside and copied.
+        Errors: as a call; `ValueError` for another structure, shape or dtype, or a view that repeats elements.
+        """
+        if traces.get():
+            raise TraceError("into() writes to an array, which cannot be traced: call the function and use its result")
+        entry, device, inputs = self._looked_up(args, kwargs)
+        write(entry.plan, device, inputs, *flatten(out), entry.output)
+
+    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        entry, device, inputs = self._looked_up(args, kwargs)
+        return entry.output.unflatten(execute(entry.plan, device, inputs))
+
+    def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, list[Any]]:
+        """What is compiled for these arguments, now if need be; their device; and the inputs of the plan."""
+        call = _Call(self, args, kwargs)
+        entry, _ = self._entries.get(call.key, call.entry)
+        if len(self._entries) > MOST:
+            self._entries.shorten(MOST)
+        device = call.device or current_device()
+        inputs = [_placed(device, value) for value in call.leaves]
+        inputs += [_placed(device, held if at < 0 else call.captured[at]) for at, held in entry.captured]
+        return entry, device, inputs
+
+    # What it becomes.
+
+    def ir(self, *args: Any, traced: bool = False, **kwargs: Any) -> str:
+        """The graph for these arguments (arrays, numbers, or `lifetimes.spec`), simplified; or as it was traced.
+
+        Errors: `TraceError`.
+
+        >>> import lifetimes
+        >>> print(jit(lambda x: x + x).ir(lifetimes.spec(3)))
+        function(%0: float64[3]) {
+          %1: float64[3] = add(%0, %0)
+          return %1
+        }
+        """
+        return self._graph(args, kwargs).ir(traced)
+
+    def lowered(self, *args: Any, **kwargs: Any) -> str:
+        """The loop nests that it is fused into, in the order in which they run."""
+        return self._graph(args, kwargs).lowered()
+
+    def source(self, *args: Any, whole_module: bool = True, **kwargs: Any) -> str:
+        """The programs in LLVM's language; with ``whole_module=False`` only the functions."""
+        return self._graph(args, kwargs).source(whole_module)
+
+    def assembly(self, *args: Any, whole_module: bool = True, **kwargs: Any) -> str:
+        """The machine code; with ``whole_module=False`` only the instructions."""
+        return self._graph(args, kwargs).assembly(whole_module)
+
+    def stats(self) -> JitStatistics:
+        """What has been compiled so far, and how long that took.  Never compiles."""
+        entries = [entry for _, entry in self._entries.finished()]
+        kernels = {step.kernel for entry in entries for step in entry.plan.steps if isinstance(step, KernelStep)}
+        nbytes = sum(kernel.code.nbytes for kernel in kernels)
+        times = list(self._times)
+        seconds = (sum(traced for traced, _ in times), sum(after for _, after in times))
+        return JitStatistics(len(entries), len(kernels), nbytes, len(times), seconds)
+
+    def _graph(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Graph:
+        call = _Call(self, args, kwargs)
+        traced = call.traced()
+        return Graph(traced.function, tuple(call.strides(traced)), call.settings.target)
+
+    def clear(self) -> None:
+        """Forget what was compiled; what runs keeps what it needs."""
+        self._entries.clear()
+
+
+class _Call:
+    """One call, taken apart: leaves and their structure, what is static, what is captured; and the key of all that."""
+
+    def __init__(self, jitted: Jitted[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+        self.jitted = jitted
+        self.settings: Settings = settings.now
+        self.static, self.args, self.kwargs = _without(jitted._static, args, kwargs)
+        self.leaves, self.tree = flatten((tuple(self.args), self.kwargs))
+        captures = jitted._captures
+        if captures is None:
+            captures = jitted._captures = Captures(jitted._function)
+        self.captured = captures.values()
+        self.device: Device | None = None
+        leaves = [self._array_key(value) or _number_key(value) for value in self.leaves]
+        captured = [self._array_key(value) or frozen(value) for value in self.captured]
+        plain = not (self.kwargs or self.static or captured) and all(
+            each.kind is None for each in self.tree.children[0].children
+        )
+        self.key: Any = (self.settings, *leaves)
+        if not plain:
+            static = tuple([(at, frozen(value)) for at, value in self.static])
+            self.key = (self.settings, self.tree, static, tuple(leaves), tuple(captured))
+
+    def _array_key(self, value: Any) -> Any:
+        """The layout of an array, None for anything else.  Errors: `TraceError` for a second device."""
+        if isinstance(value, np.ndarray):
+            return (np.ndarray, value.dtype, value.shape)
+        if not isinstance(value, Array):
+            return None
+        if not value.dtype.isnative:
+            raise TraceError(f"{value!r} has the byte order of another machine: make an array of its native copy")
+        if self.device is not None and self.device is not value.device:
+            raise _two_devices(self.device, value.device)
+        self.device = value.device
+        return (value.dtype, value.shape, value.strides)
+
+    def entry(self) -> Entry:
+        """Trace and compile."""
+        begin = perf_counter()
+        traced = self.traced()
+        after = perf_counter()
+        plan = make_plan(traced.function, self.strides(traced), self.settings)
+        self.jitted._times.append((after - begin, perf_counter() - after))
+        return Entry(plan, traced.output, tuple([self._source(value) for value in traced.captured]))
+
+    def traced(self) -> Traced:
+        """The graph of the function for these arguments."""
+        return trace(_with(self.jitted._function, self.static), self.args, self.kwargs)
+
+    def strides(self, traced: Traced) -> list[tuple[int, ...] | None]:
+        """Those of the graph's parameters, in elements; None for a number."""
+        return [_strides_of(value) for value in (*self.leaves, *traced.captured)]
+
+    def _source(self, value: Any) -> tuple[int, Any]:
+        """Where a captured array comes from at each call: a closure or global, or, if it is not known, itself."""
+        for at, each in enumerate(self.captured):
+            if each is value:
+                return (at, None)
+        return (-1, value)
+
+
+Static: TypeAlias = tuple[tuple[int | str, Any], ...]
+"""Where a static argument was given (by position or by name), and its value."""
+
+
+def _number_key(value: Any) -> Any:
+    if isinstance(value, np.generic):
+        return (np.generic, value.dtype)
+    if isinstance(value, Spec):
+        return value
+    return type(value)
+
+
+def _strides_of(value: Any) -> tuple[int, ...] | None:
+    if isinstance(value, Array):
+        return tuple([stride // value.dtype.itemsize for stride in value.strides])
+    if isinstance(value, (np.ndarray, Spec)) and not getattr(value, "weak", False):
+        return contiguous(value.shape)  # it is copied to the device
+    return None
+
+
+def _placed(device: Device, value: Any) -> Any:
+    """An input as a plan takes it: an array of the device, or a number."""
+    if isinstance(value, np.ndarray):
+        return device.asarray(value, value.dtype.newbyteorder("="))
+    return value
+
+
+def _two_devices(a: Device, b: Device) -> TraceError:
+    return TraceError(f"arguments are on {a!r} and on {b!r}; copy one of them with to_device()")
+
+
+def _static_names(function: Callable[..., Any], static: Sequence[str | int] | str | int) -> dict[str, int]:
+    """Name and position of each static argument.  Errors: `TypeError` that lists what arguments there are."""
+    wanted = (static,) if isinstance(static, (str, int)) else tuple(static)
+    if not wanted:
+        return {}
+    there = [
+        each.name
+        for each in inspect.signature(function).parameters.values()
+        if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)
+    ]
+    found: dict[str, int] = {}
+    for each in wanted:
+        at = each if isinstance(each, int) and not isinstance(each, bool) else -1
+        if isinstance(each, str) and each in there:
+            at = there.index(each)
+        if not 0 <= at < len(there):
+            raise TypeError(f"static={each!r}: the function has no such argument; it has {', '.join(there) or 'none'}")
+        found[there[at]] = at
+    return found
+
+
+def _without(
+    names: dict[str, int], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Static, Sequence[Any], dict[str, Any]]:
+    """The static arguments, and the others."""
+    if not names:
+        return (), args, kwargs
+    static: list[tuple[int | str, Any]] = [(at, args[at]) for at in sorted(names.values()) if at < len(args)]
+    static += [(name, kwargs[name]) for name in names if name in kwargs]
+    positions = {at for at, _ in static}
+    rest = [value for at, value in enumerate(args) if at not in positions]
+    return tuple(static), rest, {name: value for name, value in kwargs.items() if name not in names}
+
+
+def _with(function: Callable[..., Any], static: Static) -> Callable[..., Any]:
+    """The function of the other arguments alone."""
+    if not static:
+        return function
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        positional = list(args)
+        named = dict(kwargs)
+        for at, value in static:
+            if isinstance(at, int):
+                positional.insert(at, value)
+            else:
+                named[at] = value
+        return function(*positional, **named)
+
+    return call
+
+
+@overload
+def jit(f: Callable[P, R], /, *, static: Sequence[str | int] = ()) -> Jitted[P, R]: ...
+@overload
+def jit(f: None = None, /, *, static: Sequence[str | int] = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(f: Any = None, /, *, static: Any = ()) -> Any:
+    """Compile a function over arrays: as a decorator, or ``jit(f)``.
+
+    The function is traced, which is to say called with stand-ins for its arrays, once for each layout: dtypes, shapes,
+    strides, which arguments are numbers, the values of ``static`` arguments (names or positions), and the values of the
+    closures and globals that it names.  What it does to arrays is fused into kernels and compiled.  Operators, NumPy's
+    functions and those of ``x.__array_namespace__()`` work inside.
+
+    Errors: `BackendError` without llvmlite, `TypeError` for a static argument that there is not.
+
+    >>> import lifetimes, numpy as np
+    >>> @lifetimes.jit
+    ... def wave(x, a):
+    ...     return a * np.sin(x) + 1
+    >>> with lifetimes.open("host") as device:
+    ...     wave(device.asarray(np.zeros(3)), 2.0).numpy()
+    array([1., 1., 1.])
+    """
+    if f is None:
+        return lambda function: Jitted(function, static)
+    if not callable(f):
+        raise TypeError(f"jit takes a function, not {type(f).__name__} {f!r}")
+    return Jitted(f, static)
