@@ -28,12 +28,12 @@ endif
 comma := ,
 
 .NOTPARALLEL: # two targets at once would install into one environment
-.PHONY: help demo test lint lint-rules lint-format lint-types lint-words bench docs clean
+.PHONY: help demo test lint lint-rules lint-format lint-types lint-words bench peer-opencl docs clean
 
 help: ## what there is to make (the default)
 	@echo "usage: make TARGET [PYTHON=python3.x]"
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target says; do \
-		printf '  %-7s %s\n' "$$target" "$$says"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target says; do \
+		printf '  %-13s %s\n' "$$target" "$$says"; done
 
 demo: $(VENV)/.stamp-core ## a working set four times the memory limit, on the host; ARGS="--limit 16MiB"
 	$(VENV)/bin/lifetimes demo $(ARGS)
@@ -54,6 +54,10 @@ lint-words:
 
 bench: $(VENV)/.stamp-bench ## ours against a peer, row by row, each with its bar; BENCH=lifetime runs one file
 	$(PY) -m bench $(BENCH)
+
+peer-opencl: $(VENV)/.stamp-test ## PyOpenCL's own tests of its arrays, on memory of ours; minutes the first time
+	@$(PIP) install mako
+	$(PY) -m tests.opencl.peer $(ARGS)
 
 docs: $(VENV)/.stamp-docs ## the manual, as pages under build/site
 	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet

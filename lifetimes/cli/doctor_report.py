@@ -46,7 +46,8 @@ def backend_table(reports: tuple[BackendReport, ...]) -> Table:
         devices = []
         for device in report.devices:
             size = "" if device.memory_bytes is None else f", {format_bytes(device.memory_bytes)}"
-            devices.append(f"{device.index}: {device.name}{size}{' (fails)' if device.problem else ''}")
+            version = f", {device.version}" if device.version else ""
+            devices.append(f"{device.index}: {device.name}{size}{version}{' (fails)' if device.problem else ''}")
         why = [text for text in (report.reason, report.remedy and f"-> {report.remedy}") if text]
         table.add_row(
             Text(report.name),

@@ -38,6 +38,17 @@ PROGRAMS = {
         broken="def add_one(x):\n    x += = 1\n",
         culprit="x += = 1",
     ),
+    "opencl": Program(
+        source=(
+            "__kernel void add_one(__global uchar *x) { x[get_global_id(0)] += 1; }\n"
+            "__kernel void add(__global const uchar *x, __global const uchar *y, __global uchar *z) {\n"
+            "    size_t i = get_global_id(0);\n"
+            "    z[i] = x[i] + y[i];\n"
+            "}\n"
+        ),
+        broken="__kernel void add_one(__global uchar *x) {\n    retrun 1;\n}\n",
+        culprit="retrun",
+    ),
 }
 """By target language.  Add a row, or override the fixture ``program``, for a language that is not here."""
 

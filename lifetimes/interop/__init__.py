@@ -1,0 +1,1 @@
+"""Exchange with other libraries, one module each, importable without the other library."""
