@@ -1,16 +1,23 @@
-"""The tables: a use among 100,000 arrays, against one among 100."""
+"""The tables: each against the container beneath it, one against another, and a use among 100,000 arrays against one of 100.
+
+Asked for alone, it also fills ``docs/explanation/choosing-a-table.md``, which takes a quarter of an hour.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
 from itertools import cycle
+from typing import Any
 
 import pytest
 
 import lifetimes
+from bench import study_tables
 from bench.harness import Compare
+from bench.peers import require
 from bench.resident import NBYTES, resident_manager
+from bench.study import alone
 from lifetimes import Manager, tables
 
 FEW = 100
@@ -58,3 +65,155 @@ def bench_insertion_order(compare: Compare, pair: Pair) -> None:
 def bench_random_order(compare: Compare, pair: Pair) -> None:
     """use at 100,000, random order"""
     compare_uses(compare, pair, shuffled=True, bar=None)
+
+
+# A table against the container beneath it.
+
+ENTRIES = 10_000
+BATCH = 30_000
+MILLION = 1_000_000
+VALUE = object()
+BENEATH = {
+    "dict": ("builtins", "dict"),
+    "sorted": ("sortedcontainers", "SortedDict"),
+    "judy": ("judy", "JudyIntObjectMap"),
+    "btree": ("BTrees.QOBTree", "QOBTree"),
+}
+"""`intmap` stands on nothing."""
+
+
+@pytest.fixture(params=BENEATH)
+def beneath(request: pytest.FixtureRequest) -> tuple[str, Any]:
+    """A table's name, and the class it is made of."""
+    module, name = BENEATH[request.param]
+    return request.param, getattr(require(module), name)
+
+
+def random_keys(count: int) -> list[int]:
+    """Any 64-bit numbers."""
+    draw = random.Random(count)
+    return [draw.getrandbits(64) for _ in range(count)]
+
+
+def bench_get(compare: Compare, beneath: tuple[str, Any]) -> None:
+    """table.get, 10,000 keys"""
+    name, container = beneath
+    keys = random_keys(ENTRIES)
+    table, bare = tables.make(name), container()
+    for key in keys:
+        table.insert(key, VALUE)
+        bare[key] = VALUE
+    ours, theirs = table.get, bare.get
+    one, other = cycle(keys), cycle(keys)
+
+    def table_get(rounds: Iterator[None]) -> None:
+        for _, key in zip(rounds, one, strict=False):
+            ours(key)
+
+    def bare_get(rounds: Iterator[None]) -> None:
+        for _, key in zip(rounds, other, strict=False):
+            theirs(key)
+
+    compare(table_get, bare_get, bar=1.5)
+
+
+def bench_insert(compare: Compare, beneath: tuple[str, Any]) -> None:
+    """table.insert, 30,000 keys into an empty one"""
+    name, container = beneath
+    keys = random_keys(BATCH)
+
+    def table_insert(rounds: Iterator[None]) -> None:
+        for _ in rounds:
+            insert = tables.make(name).insert
+            for key in keys:
+                insert(key, VALUE)
+
+    def bare_insert(rounds: Iterator[None]) -> None:
+        for _ in rounds:
+            bare = container()
+            for key in keys:
+                bare[key] = VALUE
+
+    compare(table_insert, bare_insert, bar=4 if name == "judy" else 3)
+
+
+def bench_insert_and_delete(compare: Compare, beneath: tuple[str, Any]) -> None:
+    """table.insert, table.pop, beside 10,000 keys"""
+    name, container = beneath
+    keys = random_keys(2 * ENTRIES)
+    table, bare = tables.make(name), container()
+    for key in keys[ENTRIES:]:
+        table.insert(key, VALUE)
+        bare[key] = VALUE
+    one, other = cycle(keys[:ENTRIES]), cycle(keys[:ENTRIES])
+
+    def table_insert_pop(rounds: Iterator[None]) -> None:
+        insert, pop = table.insert, table.pop
+        for _, key in zip(rounds, one, strict=False):
+            insert(key, VALUE)
+            pop(key)
+
+    def bare_insert_pop(rounds: Iterator[None]) -> None:
+        pop = bare.pop
+        for _, key in zip(rounds, other, strict=False):
+            bare[key] = VALUE
+            pop(key)
+
+    def bare_insert_delete(rounds: Iterator[None]) -> None:
+        for _, key in zip(rounds, other, strict=False):  # Judy's own pop gives a value that is dead
+            bare[key] = VALUE
+            del bare[key]
+
+    if name == "judy":
+        compare(table_insert_pop, bare_insert_delete, bar=4)
+    else:
+        compare(table_insert_pop, bare_insert_pop, bar=3)
+
+
+# One table against another.
+
+
+@pytest.fixture(scope="module")
+def large() -> tuple[Any, Any, list[int]]:
+    """`judy` and `dict` with a million keys, and the keys."""
+    keys = random_keys(MILLION)
+    judy, plain = tables.make("judy"), tables.make("dict")
+    for key in keys:
+        judy.insert(key, VALUE)
+        plain.insert(key, VALUE)
+    return judy, plain, keys
+
+
+def compare_get(compare: Compare, large: tuple[Any, Any, list[int]], keys: list[int], bar: float | None) -> None:
+    judy, plain, _ = large
+    ours, theirs = judy.get, plain.get
+    one, other = cycle(keys), cycle(keys)
+
+    def judy_get(rounds: Iterator[None]) -> None:
+        for _, key in zip(rounds, one, strict=False):
+            ours(key)
+
+    def dict_get(rounds: Iterator[None]) -> None:
+        for _, key in zip(rounds, other, strict=False):
+            theirs(key)
+
+    compare(judy_get, dict_get, bar=bar)
+
+
+def bench_judy_and_dict_fresh(compare: Compare, large: tuple[Any, Any, list[int]]) -> None:
+    """get at 1,000,000, shuffled, keys built anew"""
+    shuffled = random.Random(7).sample(large[2], MILLION)
+    compare_get(compare, large, [key ^ 1 ^ 1 for key in shuffled], bar=1)
+
+
+def bench_judy_and_dict_same(compare: Compare, large: tuple[Any, Any, list[int]]) -> None:
+    """get at 1,000,000, shuffled, the keys that were put in"""
+    compare_get(compare, large, random.Random(7).sample(large[2], MILLION), bar=None)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def page(request: pytest.FixtureRequest) -> Iterator[None]:
+    """After the last row, when nothing else is asked for: the study."""
+    yield
+    if alone(request):
+        study_tables.publish()

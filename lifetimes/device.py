@@ -61,7 +61,7 @@ class Device(Lifetime[Driver]):
                 parents=(context, self.stream),
             )
             # Nobody waits for work when a handle is dropped: the device goes when its streams are idle.
-            work = AllStreams(context.streams.made, context.retired, self.manager._own_streams)
+            work = AllStreams(context.streams.made, context.retired, self.manager.own_streams)
             self._cell.holders[next_key()] = Pending(work)
             context.guard.relief.append(partial(_make_room, self.manager))
         except BaseException:

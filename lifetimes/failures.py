@@ -12,18 +12,18 @@ an interrupt inside a finalizer           counts as the finalizer's failure and 
 
 from __future__ import annotations
 
-import sys
 import warnings
 from _thread import interrupt_main
 from collections.abc import Iterator
+from functools import partial
 from itertools import repeat, starmap
 from opcode import opmap
-from types import SimpleNamespace
 from typing import Any, Final, TypeAlias
 
 from lifetimes._typing import Finalizer
 from lifetimes.cell import Cell, describe
 from lifetimes.errors import CleanupWarning
+from lifetimes.unraisable import tell
 
 __all__ = [
     "Failure",
@@ -115,15 +115,7 @@ def warn(message: str, cause: BaseException | None = None) -> None:
     except BaseException as error:
         if isinstance(error, CleanupWarning) and cause is not None:
             error.__cause__ = cause
-        sys.unraisablehook(
-            SimpleNamespace(  # the documented shape of the hook's argument
-                exc_type=type(error),
-                exc_value=error,
-                exc_traceback=error.__traceback__,
-                err_msg="lifetimes could not warn of a failed clean-up",
-                object=None,
-            )
-        )
+        tell(error, "lifetimes could not warn of a failed clean-up")
 
 
 def in_words(failure: Failure) -> str:
@@ -143,8 +135,12 @@ def at_first_instruction(error: BaseException, function: object) -> bool:
     if traceback is None:
         return False
     code = traceback.tb_frame.f_code
-    called = getattr(function, "__func__", function)
-    return getattr(called, "__code__", None) is code and code.co_code[traceback.tb_lasti] == _RESUME
+    while isinstance(function, partial):
+        function = function.func
+    function = getattr(function, "__func__", function)
+    if not hasattr(function, "__code__"):
+        function = getattr(type(function), "__call__", None)  # noqa: B004 (its code is wanted, not whether it is callable)
+    return getattr(function, "__code__", None) is code and code.co_code[traceback.tb_lasti] == _RESUME
 
 
 def error_in_words(error: BaseException) -> str:

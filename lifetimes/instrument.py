@@ -20,11 +20,11 @@ event           key                         details
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import SimpleNamespace
 from typing import Any, TypeAlias
+
+from lifetimes.unraisable import tell
 
 __all__ = [
     "Listener",
@@ -142,12 +142,4 @@ def _choose() -> None:
 
 
 def _complain(watcher: object, name: str, error: Exception) -> None:
-    sys.unraisablehook(
-        SimpleNamespace(  # the documented shape of the hook's argument
-            exc_type=type(error),
-            exc_value=error,
-            exc_traceback=error.__traceback__,
-            err_msg=f"a listener of lifetimes.instrument failed on {name!r}; the event reached the others",
-            object=watcher,
-        )
-    )
+    tell(error, f"listener {watcher!r} of lifetimes.instrument failed on {name!r}; the event reached the others")

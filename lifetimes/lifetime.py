@@ -88,7 +88,7 @@ class Lifetime(Generic[T]):
                 parent = parents[0]._cell
                 several = len(parents) > 1
                 cell.parents = tuple([each._cell for each in parents]) if several else (parent,)
-            except (AttributeError, TypeError):
+            except (AttributeError, LookupError, TypeError):
                 raise TypeError(f"parents must be a sequence of lifetimes, not {parents!r}") from None
             cell.state = LIVE
             live[key] = cell  # first: from here on a release undoes what follows, however far an interrupt lets it come
@@ -141,7 +141,9 @@ class Lifetime(Generic[T]):
         self._cell.label = label
 
     def __repr__(self) -> str:
-        cell = self._cell
+        cell = getattr(self, "_cell", None)
+        if cell is None:  # a message about what its constructor was given
+            return f"<{type(self).__name__} in the making>"
         state = "" if cell.state == LIVE else f", {closing.state_in_words(cell)}"
         return f"<{type(self).__name__} {describe(cell)}{state}>"
 

@@ -92,7 +92,7 @@ _collector = 0  # the thread that collects; 0 if that was not noted
 
 def collecting_here() -> bool:
     """Whether this thread is in the middle of a garbage collection."""
-    return bool(collecting) and _collector in (get_ident(), 0)
+    return bool(collecting) and (_collector == get_ident() or not _collector)
 
 
 def restrained() -> bool:
@@ -141,9 +141,17 @@ def _note_collector(phase: str, info: dict[str, int]) -> None:
     _collector = get_ident() if phase == "start" else 0
 
 
+def ignore_the_collector() -> None:
+    """After the exit hook: a callback may run when the globals it needs are gone."""
+    for callback in (collecting.__setattr__, _note_collector):
+        if callback in gc.callbacks:
+            gc.callbacks.remove(callback)
+
+
 def _reset_in_child() -> None:
     # Another thread of the parent may have held the lock at the fork, or may have been busy.  It does not exist here.
-    lock._at_fork_reinit()  # type: ignore[attr-defined]
+    if not held_here():
+        lock._at_fork_reinit()  # type: ignore[attr-defined]
     me = get_ident()
     busy[:] = [each for each in busy if each in (me, ~me, SAFEPOINT_MODE)]
 

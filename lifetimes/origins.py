@@ -38,6 +38,8 @@ __all__ = [
     "hide",
     "origin_of",
     "raw_of",
+    "record_at_least",
+    "recorded",
     "scope",
     "set_stacks",
     "site",
@@ -49,6 +51,7 @@ Level: TypeAlias = Literal["off", "line", "full"]
 Stack: TypeAlias = "tuple[CodeType | int, ...]"
 """Code and offset of the last instruction in it, in turn, innermost first.  Lines are looked up when they are read."""
 
+LEVELS: Final[tuple[Level, ...]] = ("off", "line", "full")
 DEPTH: Final = 64
 """The most calls that are remembered of a stack, unless `set_stacks` is told otherwise."""
 
@@ -58,6 +61,8 @@ _USERS: Final = _INSIDE + "cli" + os.sep
 _scope: ContextVar[str] = ContextVar("lifetimes.scope", default="")
 _level: Level = "off"
 _depth: int = DEPTH
+_least: tuple[Level, int] = ("off", DEPTH)
+_limit: int = DEPTH  # the one of the two that counts
 _shared: dict[object, tuple[list[CodeType], Stack]] = {}
 _hidden: list[str] = []
 _lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the codes, so that their ids stay their own
@@ -128,20 +133,53 @@ def set_stacks(level: Level, depth: int = DEPTH) -> None:
     ValueError: stacks is "off", "line" or "full", not 'sideways'
     """
     global _level, _depth
-    recorders = {"line": _record_line, "full": _record_stack}
-    if level != "off" and level not in recorders:
+    _check(level, depth)
+    _level, _depth = level, depth
+    _choose()
+
+
+def record_at_least(level: Level, depth: int = DEPTH) -> tuple[Level, int]:
+    """Record so much even where `set_stacks` says less: for tools that watch a program which may call it itself.
+
+    Returns what was asked for before, to be given back in the end.  Errors: those of `set_stacks`.
+
+    >>> before = record_at_least("line")
+    >>> set_stacks("off")
+    >>> get_stacks(), recorded()
+    ('off', 'line')
+    >>> _ = record_at_least(*before)
+    """
+    global _least
+    _check(level, depth)
+    before, _least = _least, (level, depth)
+    _choose()
+    return before
+
+
+def recorded() -> Level:
+    """The level at which things are recorded: the higher one of `set_stacks` and `record_at_least`."""
+    return max(_level, _least[0], key=LEVELS.index)
+
+
+def _check(level: str, depth: int) -> None:
+    if level not in LEVELS:
         raise ValueError(f'stacks is "off", "line" or "full", not {level!r}')
     if depth < 1:
         raise ValueError(f"depth is a number of calls from 1 on, not {depth!r}")
+
+
+def _choose() -> None:
+    global _limit
+    recorders = {"line": _record_line, "full": _record_stack}
     for recorder in recorders.values():
         instrument.stop_recording(recorder)
-    _depth = depth
+    level = recorded()
+    _limit = _depth if _level == "full" else _least[1]
     if level == "off":
         _shared.clear()
         _lines.clear()
     else:
         instrument.record(recorders[level], safe=True)
-    _level = level
 
 
 def get_stacks() -> Level:
@@ -249,7 +287,7 @@ def _record_stack(cell: Any) -> None:  # Note [Recording]
         frame = frame.f_back
     codes: list[CodeType] = []
     offsets: list[int] = []
-    for _ in repeat(None, _depth):
+    for _ in repeat(None, _limit):
         codes.append(frame.f_code)
         offsets.append(frame.f_lasti)
         frame = frame.f_back

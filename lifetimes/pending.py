@@ -2,7 +2,7 @@
 
 Only cells whose handle has gone (or that are closing) wait here.  Tasks that name their stream (``stream_key`` and
 ``sequence``, as the tickets of the pool do) complete in order, so a safe point asks only for the oldest of each
-stream; others are asked in turn, at most `LOOSE_LIMIT` a safe point.
+stream; others are asked in turn, at most `LOOSE_LIMIT` a safe point, and all of them by ``lifetimes.drain()``.
 """
 
 from __future__ import annotations
@@ -40,16 +40,17 @@ def settle(cell: Cell) -> bool:
     Work that failed counts as finished; its error is told as a `CleanupWarning` of the cell.
     """
     for token, holder in _pending_of(cell):
+        if holder.watched:  # `poll` asks, for all of its stream at once
+            return False
         if not _finished(cell, token, holder):
-            if not holder.watched:
-                _incoming.append((token, cell, holder))  # twice does no harm
-                holder.watched = True
+            _incoming.append((token, cell, holder))  # first: twice does no harm
+            holder.watched = True
             return False
     return not cell.holders
 
 
-def poll() -> list[Cell]:
-    """The cells whose watched work has finished.  Complexity: one query a stream, and at most 64 others."""
+def poll(loose: int = LOOSE_LIMIT) -> list[Cell]:
+    """The cells whose watched work has finished.  Complexity: one query a stream, and at most ``loose`` others."""
     ready: list[Cell] = []
     try:
         try:
@@ -58,7 +59,7 @@ def poll() -> list[Cell]:
                 _sort_incoming()
                 for stream in list(_streams):
                     _poll_stream(stream, ready)
-                for _ in range(min(len(_loose), LOOSE_LIMIT)):
+                for _ in range(min(len(_loose), loose)):
                     _poll_one(ready)
         finally:
             while _poller._is_owned():  # type: ignore[attr-defined]

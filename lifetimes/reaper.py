@@ -28,6 +28,7 @@ put down: there, functions are called that contain them.
 
 from __future__ import annotations
 
+import sys
 from _thread import get_ident
 from itertools import starmap
 from types import FunctionType, MethodType
@@ -45,6 +46,7 @@ from lifetimes.cell import (
     broken_rules,
     enqueue,
     live,
+    next_key,
     parked,
     queue,
 )
@@ -65,6 +67,7 @@ from lifetimes.locks import (
 )
 
 if TYPE_CHECKING:
+    from collections import deque
     from typing import Any
 
     from lifetimes.cell import Armed, Recipe
@@ -74,6 +77,8 @@ if TYPE_CHECKING:
 __all__ = ["check_invariants", "defer", "drain", "get_release_mode", "release", "safepoint", "set_release_mode"]
 
 EAGER_LIMIT: Final = 64
+NEWBORN_LIMIT: Final = 1000
+"""A drain leaves more than so many of those to the next that were made while it ran, lest it never end."""
 PYTHON_FUNCTIONS: Final = (FunctionType, MethodType)
 
 repairs: list[None] = []
@@ -88,11 +93,14 @@ def drop(handle: Lifetime[Any]) -> None:
     If it may not, or anything strikes, the cell's own callback queues it right after this.
     """
     me = 0
+    failures: list[Failure] | None = None
     interrupted = False  # no error is kept here: its traceback keeps this frame, which keeps the handle
     try:
+        if collecting and collecting_here():  # its cell is in the queue already
+            return
         cell = handle._cell
         # Reading the state raises, if __init__ did so before the cell was whole.
-        special = cell.state or busy or queue or collecting or cell.holders or cell.deferred or held_here()
+        special = cell.state or busy or queue or cell.holders or cell.deferred or held_here()
         if special and not _may_release(handle, cell):
             return
         me = get_ident()
@@ -111,6 +119,9 @@ def drop(handle: Lifetime[Any]) -> None:
             handle._cell = GONE
             return
         repairs.append(None)
+        if failures:
+            untold.extend(failures)
+            failures.clear()
         if isinstance(error, RecursionError):  # too deep to release anything
             return
         if not isinstance(error, KeyboardInterrupt):
@@ -128,6 +139,7 @@ def _may_release(handle: Lifetime[Any], cell: Cell) -> bool:
         return False
     cell.state = DROPPED
     if cell.deferred or restrained():
+        enqueue(cell)  # the callback will be late if somebody, a debugger say, keeps the frame of `drop`
         return False
     if cell.holders and pending.waiting():
         # Safe points ask for finished work.  A program that has none must not gather such cells without end.
@@ -138,20 +150,26 @@ def _may_release(handle: Lifetime[Any], cell: Cell) -> bool:
 def _release_some(failures: list[Failure] | None) -> list[Failure] | None:
     """Release up to `EAGER_LIMIT` cells of the queue; deferred ones are left to a safe point."""
     left = EAGER_LIMIT
-    while queue and left:
-        left -= 1
-        cell = _next()
-        if cell is not None and _is_out(cell):
-            if cell.deferred:
-                parked.append(cell)
-            else:
-                failures = release(cell, failures)
+    try:
+        while queue and left:
+            left -= 1
+            cell = _next(queue)
+            if cell is not None and _is_out(cell):
+                if cell.deferred:
+                    parked.append(cell)
+                else:
+                    failures = release(cell, failures)
+    except BaseException:
+        if failures:
+            untold.extend(failures)
+            failures.clear()
+        raise
     return failures
 
 
-def _next() -> Cell | None:
+def _next(cells: deque[Cell]) -> Cell | None:
     try:
-        return queue.popleft()
+        return cells.popleft()
     except IndexError:  # another thread took the last one
         return None
 
@@ -170,13 +188,14 @@ def safepoint() -> None:
     Complexity: a few look-ups when there is nothing to do.  Errors: an interrupt that struck a finalizer.
     """
     if (queue or parked or repairs or pending.waiting()) and ~get_ident() not in busy:
-        drain()
+        _drain_here(-1, pending.LOOSE_LIMIT)
 
 
 def drain(limit: int | None = None) -> int:
     """Release everything that is ready, at most ``limit`` cells; the number of cells released.
 
-    Finalizers that fail are told by `CleanupWarning`.  Called from a finalizer, during a collection or under the
+    What finalizers make and drop meanwhile is released as well, up to `NEWBORN_LIMIT`.  Finalizers that fail are told by
+    `CleanupWarning`.  Called from a finalizer, during a collection or under the
     library's lock it does nothing: the loop around it goes on.  Inside ``with defer():`` it works.
 
     Errors: `KeyboardInterrupt` when one struck a finalizer; the others have run.
@@ -191,11 +210,15 @@ def drain(limit: int | None = None) -> int:
     still there
     released
     """
+    return _drain_here(-1 if limit is None else limit, sys.maxsize)
+
+
+def _drain_here(limit: int, loose: int) -> int:
     if get_ident() in busy or held_here() or collecting_here():
         return 0
     failures: list[Failure] = []
     try:
-        released = busily(_drain, -1 if limit is None else limit, failures)
+        released = busily(_drain, limit, loose, failures)
     finally:
         interrupt = report(failures)
     if interrupt is not None:
@@ -206,14 +229,18 @@ def drain(limit: int | None = None) -> int:
     return released
 
 
-def _drain(left: int, failures: list[Failure]) -> int:
+def _drain(left: int, loose: int, failures: list[Failure]) -> int:
     released = 0
+    newest = next_key()
+    newborn = NEWBORN_LIMIT
     try:
-        _gather(failures)
-        while queue and left:
-            cell = _next()
+        _gather(loose, failures)
+        while queue and left and newborn:
+            cell = _next(queue)
             if cell is not None and _is_out(cell):
                 release(cell, failures)
+                if cell.key > newest:
+                    newborn -= 1
                 if cell.state == RELEASED:
                     left -= 1
                     released += 1
@@ -223,12 +250,14 @@ def _drain(left: int, failures: list[Failure]) -> int:
     return released
 
 
-def _gather(failures: list[Failure]) -> None:
+def _gather(loose: int, failures: list[Failure]) -> None:
     """Put into the queue what only a safe point may touch: deferred cells, finished work, torn loops."""
     while parked:
-        queue.append(parked.popleft())
+        cell = _next(parked)
+        if cell is not None:
+            queue.append(cell)
     if pending.waiting():
-        queue.extend(pending.poll())
+        queue.extend(pending.poll(loose))
     if repairs:
         repairs.clear()
         queue.extend([cell for cell in list(live.values()) if _is_out(cell)])
@@ -247,6 +276,7 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
     key = cell.key
     armed: list[Armed] | None = None
     each: Armed | None = None
+    raised: BaseException | None = None
     mine = False
     try:
         try:
@@ -263,16 +293,17 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
                 return failures
             if armed is None or each is None:
                 raise
+            raised = error
             if isinstance(error, RecursionError):
                 # No function of ours can be called here, so the rest waits for a release from less deep.
                 function, args = (*reversed(cell.added or ()), (cell.finalizer, cell.args))[armed.index(each)]
                 struck = error.__traceback__
                 if isinstance(function, PYTHON_FUNCTIONS) and struck and struck.tb_next is None:  # it did not begin
                     armed[armed.index(each)] = starmap(function, (args,))
-                else:
-                    untold.append((cell, function, error))
+                    raised = None
                 raise
             failures = _run_rest(cell, armed, armed.index(each), error, failures)
+            raised = None
         cell.finalizer = cell.added = None
         cell.args = ()
         if cell.parents:
@@ -285,6 +316,10 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
             live[key] = cell
             cell.state = DROPPED
             enqueue(cell)
+        if raised is not None and armed is not None and each is not None:
+            function, _ = (*reversed(cell.added or ()), (cell.finalizer, cell.args))[armed.index(each)]
+            untold.append((cell, function, raised))
+            raised = None
         if failures:
             untold.extend(failures)
             failures.clear()
@@ -388,7 +423,7 @@ class defer:  # noqa: N801 (reads like the statement it is)
             safepoint()
 
     def _leave(self) -> None:
-        if self._mark:
+        if getattr(self, "_mark", 0):  # an interrupt may have kept __init__ from setting it
             unmark_down_to(self._before, self._mark)
             self._mark = 0
 

@@ -90,6 +90,7 @@ def _at_exit() -> None:
         # From here on module globals may vanish at any time.  What is not registered is not released, and without
         # these methods a late drop runs no code at all.
         cell.live.clear()
+        locks.ignore_the_collector()
         for kind in (Lifetime, Export, Pin, reaper.defer):
             delattr(kind, "__del__")
 

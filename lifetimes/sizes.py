@@ -43,9 +43,7 @@ def parse_size(size: object, what: str = "a size") -> int:
         number, unit = match.groups()
         factor = _UNITS.get(unit.lower())
         if factor is None:
-            raise ValueError(
-                f"{what}: {size!r} has no unit that is known; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"
-            )
+            raise ValueError(f"{what}: {size!r} has no unit that is known; use B, kB, MB, GB, TB, KiB, MiB, GiB or TiB")
         whole, _, fraction = number.partition(".")
         scale = 10 ** len(fraction)
         nbytes, rest = divmod(int(whole + fraction) * factor, scale)

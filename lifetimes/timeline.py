@@ -6,14 +6,20 @@ later on the same stream, which can only err towards waiting longer.  On borrowe
 every tick records at once.
 
 Note [Failure].  An event that fails speaks for all work since the event before it.  Work that can fail on its own (a
-Python function on the host) is therefore fenced: `fence` records before and after it, so the failure names exactly that
-number.
+Python function on the host) is therefore fenced: `fence` before it and `mark` after it, so the failure names exactly that
+number.  Whatever cannot be told apart counts as failed: an event recorded while another thread recorded one speaks for the
+numbers since the last event that was there before both, and one recorded in the middle of a use (between its work and
+its number) speaks for that use as well: see `cover`.
+
+Note [Ticks].  ``issued += 1`` has no call in it, so no other thread and no signal handler gets in between.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
+from bisect import bisect_left
+from itertools import starmap
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from lifetimes.cell import next_key
@@ -22,29 +28,59 @@ from lifetimes.errors import BackendError
 if TYPE_CHECKING:
     from lifetimes.backend import Driver, EventHandle, StreamHandle
 
-__all__ = ["Ticket", "Timeline", "Work"]
+__all__ = ["Ticket", "Timeline", "Work", "told"]
 
 
 class _Mark:
-    """An event recorded behind ``sequence``."""
+    """An event behind ``sequence``; it tells the failures of ``low`` < number <= ``high`` and of the numbers in ``also``."""
 
-    __slots__ = ("event", "gone", "sequence", "watchers")
+    __slots__ = ("also", "gone", "high", "low", "ordinal", "ready", "sequence", "slot", "watchers")
 
-    def __init__(self, sequence: int, event: EventHandle) -> None:
+    def __init__(self, ordinal: int, low: int, sequence: int, slot: list[EventHandle]) -> None:
+        self.ordinal = ordinal
+        self.low = low
         self.sequence = sequence
-        self.event = event
-        self.watchers = 0  # threads that are asking the driver about it: not recycled meanwhile
-        self.gone = False  # reached and out of the queue
+        self.high = sequence
+        self.also: list[int] = []
+        self.slot = slot  # holds the event
+        self.ready = False  # recorded; until then some thread is at it
+        # Threads that are asking the driver about it: its event is not recycled meanwhile.  An interrupt may leave one too
+        # many, which costs an event until the end and nothing else.
+        self.watchers = 0
+        self.gone = False  # reached and out of the list
+
+
+class _Told:
+    """How many failures timelines have told: who remembers the count sees at once that there is nothing new."""
+
+    __slots__ = ("count",)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+
+told = _Told()
+_sequence = attrgetter("sequence")
 
 
 class Timeline:
     """Counts the work enqueued on one stream, and says which of it has completed.
 
     Threading: any thread.  Locks: a leaf lock of its own around a few list operations; the driver is called without it.
+
+    >>> from lifetimes.testing.sim import SimDriver
+    >>> driver = SimDriver(manual=True)
+    >>> stream = Timeline(driver, driver.create_stream())
+    >>> address = driver.allocate(8)
+    >>> driver.copy(driver.allocate(8), address, 8, stream.handle)
+    >>> number = stream.tick()
+    >>> stream.done(number), driver.step(), stream.done(number), stream.error(number)
+    (False, 1, True, None)
     """
 
     __slots__ = (
-        "__weakref__", "failures", "_lock", "_marks", "_spare", "borrowed", "driver", "handle", "issued", "key", "reached",
+        "__weakref__", "_lock", "_marks", "_recorded", "_slots", "_spare", "_tellers", "borrowed", "closed", "driver",
+        "failures", "handle", "issued", "key", "reached", "recorded",
     )  # fmt: skip
 
     def __init__(self, driver: Driver, handle: StreamHandle, *, borrowed: bool = False) -> None:
@@ -52,14 +88,20 @@ class Timeline:
         self.driver = driver
         self.handle = handle
         self.borrowed = borrowed
+        self.closed = False
         self.issued = 0
         self.reached = 0
-        # Invariant: sequences ascend, all above ``reached``.
-        self._marks: deque[_Mark] = deque()
-        self._spare: list[EventHandle] = []
-        # Invariant: (low, high, error): the work in low < sequence <= high failed.
+        self.recorded = 0  # marks so far, counted before they are recorded
+        # Invariant: in the order of their making; sequences ascend, all above ``reached``.
+        self._marks: list[_Mark] = []
+        # Every event ever made has a slot here; an interrupt can lose neither the event nor, at the end, its destruction.
+        self._slots: list[list[EventHandle]] = []
+        self._spare: list[list[EventHandle]] = []
+        # (low, high, error): the work in low < number <= high failed.
         self.failures: list[tuple[int, int, BackendError]] = []
-        self._lock = threading.Lock()
+        self._tellers: list[int] = []  # for each failure the ordinal of the mark that told it
+        self._lock = threading.RLock()
+        self._recorded = threading.Condition(self._lock)
 
     def __repr__(self) -> str:
         return f"<Timeline #{self.key}: {self.issued} issued, {self.reached} known to be done>"
@@ -71,23 +113,48 @@ class Timeline:
             self.mark()
         return sequence
 
+    def issue(self) -> int:
+        """`tick` without a call to the driver, for borrowed streams too; a `mark` has to follow."""
+        self.issued = sequence = self.issued + 1
+        return sequence
+
     def mark(self) -> None:
         """Record an event behind everything issued so far, unless the last one already stands there."""
-        sequence = self.issued
-        marks = self._marks
-        if sequence <= self.reached or (marks and marks[-1].sequence >= sequence):
-            return
+        mark: _Mark | None = None
         try:
-            event = self._spare.pop()
-        except IndexError:
-            event = self.driver.create_event()
-        self.driver.record(event, self.handle)
-        with self._lock:
-            # Another thread may have marked meanwhile; ours was recorded after ``sequence`` in any case.
-            at = len(marks)
-            while at and marks[at - 1].sequence > sequence:
-                at -= 1
-            marks.insert(at, _Mark(sequence, event))
+            with self._lock:
+                sequence = self.issued
+                low = self._marked()
+                if sequence <= low or self.closed:
+                    return
+                slot = self._spare.pop() if self._spare else []
+                self.recorded = ordinal = self.recorded + 1
+                mark = _Mark(ordinal, low, sequence, slot)
+                self._marks.append(mark)
+            if not slot:
+                self._slots.append(slot)
+                slot.extend(starmap(self.driver.create_event, ((),)))
+            self.driver.record(slot[0], self.handle)
+            mark.high = self.issued  # what was issued meanwhile may stand before the event, or not
+            mark.ready = True
+        finally:
+            with self._lock:
+                if mark is not None and not mark.ready and mark in self._marks:
+                    self._marks.remove(mark)
+                    if mark.slot:
+                        self._spare.append(mark.slot)
+                self._recorded.notify_all()
+
+    def _marked(self) -> int:
+        """Under the lock: up to which number an event stands behind the work."""
+        for mark in reversed(self._marks):
+            if mark.ready:
+                return mark.sequence
+        return self.reached
+
+    def fence(self) -> None:
+        """Stand an event behind all work so far, so that the failure of what comes next is told apart from it."""
+        self.mark()
 
     def done(self, sequence: int) -> bool:
         """Whether that work has finished; failed work has.  Never blocks.  Complexity: O(1) when it is known already."""
@@ -105,9 +172,16 @@ class Timeline:
                 return error
         return None
 
-    def fence(self) -> None:
-        """Stand an event behind all work so far, so that the failure of what comes next is told apart from it."""
-        self.mark()
+    def cover(self, sequence: int, since: int) -> None:
+        """The work of ``sequence`` may have been enqueued before any mark after the first ``since`` (Note [Failure])."""
+        with self._lock:
+            for mark in self._marks:
+                if mark.ordinal > since and (sequence > mark.high or not mark.ready):
+                    mark.also.append(sequence)
+            for (_, high, error), ordinal in zip(list(self.failures), self._tellers, strict=True):
+                if ordinal > since and sequence > high:
+                    self._fail(sequence - 1, sequence, error, 0)
+                    break
 
     def wait_for(self, other: Timeline, sequence: int) -> None:
         """Work enqueued here from now on starts after ``sequence`` of another stream; the host does not block."""
@@ -118,34 +192,51 @@ class Timeline:
         if mark is None:
             return
         try:
-            self.driver.stream_wait(self.handle, mark.event)
+            self.driver.stream_wait(self.handle, mark.slot[0])
         finally:
             other._unwatch(mark)
 
-    def close(self) -> None:
-        """Destroy the events.  Call it when the stream is idle."""
+    def settle(self) -> None:
+        """The stream is idle, says who calls this: all its work has finished.  No event is recorded for it."""
+        issued = self.issued
+        try:
+            self._advance(self._marked(), False)  # learns what failed
+        except Exception:  # the context may be gone, and with it what could be learnt
+            pass
         with self._lock:
-            events = [mark.event for mark in self._marks] + self._spare
+            if self.closed or not self._marks:
+                self.reached = max(self.reached, issued)
+
+    def close(self) -> None:
+        """Destroy the events.  Call it when the stream is idle: from now on all its work counts as finished."""
+        if self.closed:
+            return
+        self.settle()
+        self.closed = True
+        with self._lock:
+            self.reached = self.issued
+            slots, self._slots = self._slots, []
             self._marks.clear()
-            self._spare = []
-        for event in events:
-            self.driver.destroy_event(event)
+            self._spare.clear()
+        for slot in slots:
+            if slot:
+                self.driver.destroy_event(slot[0])
 
     def _advance(self, sequence: int, block: bool) -> bool:
         """Ask the driver about the marks, oldest first, since each tells only its own failure."""
         self._mark_behind(sequence)
         while sequence > self.reached:
-            mark = self._watch(0)
+            mark = self._oldest(block)
             if mark is None:
                 break
             error: BackendError | None = None
             finished = False
             try:
                 if block:
-                    self.driver.wait(mark.event)
+                    self.driver.wait(mark.slot[0])
                     finished = True
                 else:
-                    finished = self.driver.completed(mark.event)
+                    finished = self.driver.completed(mark.slot[0])
             except BackendError as failure:
                 error = failure.with_traceback(None)
                 finished = True
@@ -155,18 +246,32 @@ class Timeline:
                 self._unwatch(mark)
             if not finished:
                 return False
-        return True
+        return sequence <= self.reached
 
     def _mark_behind(self, sequence: int) -> None:
-        marks = self._marks
-        if not marks or marks[-1].sequence < sequence:
+        with self._lock:
+            marked = self._marked()
+        if marked < sequence:
             self.mark()
+
+    def _oldest(self, block: bool) -> _Mark | None:
+        """The oldest mark, watched.  One that another thread is just recording is waited for, or is None."""
+        with self._lock:
+            while self._marks:
+                mark = self._marks[0]
+                if mark.ready:
+                    mark.watchers += 1
+                    return mark
+                if not block:
+                    return None
+                self._recorded.wait(0.05)  # a notice can be lost to an interrupt
+        return None
 
     def _watch(self, sequence: int) -> _Mark | None:
         """The first mark at or behind ``sequence``, kept from being recycled until `_unwatch`."""
         with self._lock:
-            for mark in self._marks:
-                if mark.sequence >= sequence:
+            for mark in self._marks[bisect_left(self._marks, sequence, key=_sequence) :]:
+                if mark.ready:
                     mark.watchers += 1
                     return mark
         return None
@@ -174,18 +279,42 @@ class Timeline:
     def _unwatch(self, mark: _Mark) -> None:
         with self._lock:
             mark.watchers -= 1
-            if mark.gone and not mark.watchers:
-                self._spare.append(mark.event)
+            if mark.gone and not mark.watchers and not self.closed:
+                self._spare.append(mark.slot)
 
     def _reach(self, mark: _Mark, error: BackendError | None) -> None:
         with self._lock:
-            if mark.gone:
+            if mark.gone or self.closed:
                 return  # another thread was told first
             mark.gone = True
             self._marks.remove(mark)
             if error is not None:
-                self.failures.append((self.reached, mark.sequence, error))
-            self.reached = max(self.reached, mark.sequence)
+                self._fail(mark.low, mark.high, error, mark.ordinal)
+                for number in mark.also:
+                    self._fail(number - 1, number, error, mark.ordinal)
+            self._reached_up_to(mark.sequence)
+
+    def _fail(self, low: int, high: int, error: BackendError, ordinal: int) -> None:
+        self._tellers.append(ordinal)
+        self.failures.append((low, high, error))
+        told.count += 1
+
+    def _reached_up_to(self, sequence: int) -> None:
+        """Under the lock: all is done up to ``sequence``, as far as no older mark may still tell a failure of it."""
+        if self._marks:
+            sequence = min(sequence, self._marks[0].sequence - 1)
+        self.reached = max(self.reached, sequence)
+
+    def check_invariants(self) -> None:
+        """What must hold while no other thread is inside."""
+        with self._lock:
+            numbers = [mark.sequence for mark in self._marks]
+            assert numbers == sorted(numbers), f"marks out of order: {numbers} in {self!r}"
+            assert all(self.reached < number <= self.issued for number in numbers), f"stray marks {numbers} in {self!r}"
+            assert all(mark.ready for mark in self._marks), f"a mark is being recorded for ever: {self!r}"
+            assert not any(mark.gone for mark in self._marks), f"a mark is gone and yet there: {self!r}"
+            used = [id(slot) for slot in self._spare] + [id(mark.slot) for mark in self._marks]
+            assert len(set(used)) == len(used), f"an event stands in two places: {self!r}"
 
 
 class Work:

@@ -38,6 +38,10 @@ class Command:
 COMMANDS: Final = (
     Command("demo", "work on a data set four times the memory limit, and find a leak", "lifetimes.cli.demo"),
     Command("doctor", "which back ends, tables and policies work here, and why not", "lifetimes.cli.doctor"),
+    Command("leaks", "run a program and say what it leaves alive, and who holds it", "lifetimes.cli.leaks"),
+    Command("diff", "what one report of leaks has and another has not", "lifetimes.cli.diff"),
+    Command("replay", "a recorded trace, under each table, policy and limit", "lifetimes.cli.replay"),
+    Command("bench", "measure tables, eviction, the pool and launches on this machine", "lifetimes.cli.bench"),
     Command("completion", "a script that lets a shell complete these commands", "lifetimes.cli.completion"),
 )
 

@@ -18,6 +18,10 @@ Scalar: TypeAlias = np.generic | int
 
 _NANOSECONDS: Final = {"cheap": 0.1, "divide": 0.6, "call": 1.5}
 """About what one element costs, in a vector of doubles."""
+ALONG: Final = 4096
+"""Elements at whose multiples a loop of lanes is cut: no two threads write one line of the cache."""
+ACROSS: Final = 256
+"""The same for lanes that are columns, each of which has many elements."""
 _MEMORY: Final = 0.04
 """Nanoseconds for a byte."""
 
@@ -104,11 +108,8 @@ class Bound:
         sizes = (*self.sizes[:loop], size, *self.sizes[loop + 1 :])
         return replace(self, pointers=pointers, starts=starts, sizes=sizes)
 
-    def shares(self, count: int, step: int) -> list[Bound]:
-        """``count`` kernels that do it together, or fewer where it cannot be shared out so well.
-
-        ``step`` is what the lane loop is best cut at: a few vectors, so that no two threads write one line of the cache.
-        """
+    def shares(self, count: int) -> list[Bound]:
+        """``count`` kernels that do it together, or fewer where it cannot be shared out so well."""
         nest = self.nest
         if count < 2 or nest.lanes == 1:
             return [self]
@@ -118,7 +119,7 @@ class Bound:
         if not loops:
             return [self]
         loop = max(loops, key=lambda each: (self.sizes[each] >= count * 2, -each, self.sizes[each]))
-        unit = step if loop == nest.lane_loop else 1
+        unit = 1 if loop != nest.lane_loop else ACROSS if nest.lane == "outer" else ALONG
         size = self.sizes[loop]
         each = -(-size // (count * unit)) * unit
         return [self.part(loop, begin, min(each, size - begin)) for begin in range(0, size, each)] or [self]

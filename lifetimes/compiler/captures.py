@@ -55,9 +55,15 @@ class Captures:
 
     def _look_into(self, function: Any, seen: set[int], depth: int) -> None:
         owner = None
+        if isinstance(function, partial):
+            self._read.append(partial(_itself, (function.args, function.keywords)))
+            return self._look_into(function.func, seen, depth)
+        if not isinstance(function, (FunctionType, MethodType)):
+            if hasattr(function, "__wrapped__"):  # a jitted function
+                return self._look_into(function.__wrapped__, seen, depth)
+            function = getattr(function, "__call__", None)  # noqa: B004 (of an object that is called like a function)
         if isinstance(function, MethodType):
             owner, function = function.__self__, function.__func__
-        function = getattr(function, "__wrapped__", function)
         if not isinstance(function, FunctionType) or id(function) in seen or depth > _DEPTH:
             return
         seen.add(id(function))
@@ -73,7 +79,7 @@ class Captures:
             else:
                 read = _reader(cells.get(name) if where == "closure" else None, names, name, attributes)
             value = read()
-            if isinstance(value, _IGNORED) or value is _MISSING:
+            if isinstance(value, _IGNORED) or value is _MISSING or _is_constant(names, cells, where, name):
                 continue
             if callable(value) and _library(value):
                 continue
@@ -82,6 +88,12 @@ class Captures:
                 self._look_into(value, seen, depth + 1)
         for default in [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]:
             self._read.append(partial(_itself, default))
+
+
+def _is_constant(names: dict[str, Any], cells: dict[str, CellType], where: str, name: str) -> bool:
+    """Whether a path begins at a module of those that do not change, as ``np.pi`` does."""
+    first = names.get(name) if where == "global" else cells[name].cell_contents if name in cells else None
+    return isinstance(first, ModuleType) and first.__name__.partition(".")[0] in _LIBRARIES
 
 
 def _itself(value: Any) -> Any:

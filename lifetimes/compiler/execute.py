@@ -3,6 +3,9 @@
 Each step pins what it uses, all together or nothing, so that a working set may be larger than the device as long as each
 step's fits.  A short kernel runs on the caller's thread where the stream is idle; a long one is enqueued, and the caller
 has its result, which is waited for when it is read.
+
+Note [Held].  What is enqueued holds the code that it runs, and the arrays that it was given: their upload may be in the same
+queue, and an array that nobody holds gives its host memory back at once.
 """
 
 from __future__ import annotations
@@ -17,13 +20,13 @@ import numpy as np
 from lifetimes.cell import next_key
 from lifetimes.compiler import team
 from lifetimes.compiler.bound import bits_of
-from lifetimes.compiler.launcher import launchers
-from lifetimes.compiler.plan import KernelStep, Plan, Step
-from lifetimes.errors import BackendError
+from lifetimes.compiler.launcher import Launch, launchers
+from lifetimes.compiler.plan import BRIEF, KernelStep, Plan, Step
+from lifetimes.errors import BackendError, ClosedError, OwnershipError
+from lifetimes.manager.use import UseMany
 from lifetimes.resources import Array
 from lifetimes.resources.array import check_arrays
 from lifetimes.resources.layout import contiguous_strides
-from lifetimes.timeline import Work
 
 if TYPE_CHECKING:
     from lifetimes._typing import HostArray
@@ -34,12 +37,13 @@ if TYPE_CHECKING:
 
 __all__ = ["execute", "write"]
 
-BRIEF: Final = 10_000.0
-"""Kernels of fewer nanoseconds keep the interpreter: giving it away and getting it back costs more."""
 INLINE: Final = 1_000_000.0
 """Kernels of more nanoseconds are enqueued; the others run on the caller's thread if the stream is idle."""
 
 _abilities: dict[int, tuple[bool, bool]] = {}
+"""For each device by the number of its context: it can run native code, and it knows short calls."""
+_launchers: dict[bool, Launch] = {}
+"""For brief kernels, and for others."""
 
 
 def execute(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Array] | None = None) -> list[Array]:
@@ -48,12 +52,18 @@ def execute(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Ar
     ``outs`` are to be written instead of new arrays; they share memory with no input.
     Errors: `OutOfMemory`, `BrokenError`, `ClosedError`, `BackendError`.
     """
-    results = [Array(device, None, shape, dtype) for _, shape, dtype in plan.results] if outs is None else list(outs)
+    if outs is None:
+        results = [Array(device, None, shape, dtype) for _, shape, dtype in plan.results]
+        if plan.sources:
+            _run_plain(plan, device, inputs, results)
+            return results
+    else:
+        results = list(outs)
     manager = device.manager
     keys: dict[int, int] = {}
     offsets: dict[int, int] = {}
     for at, value in enumerate(inputs):
-        if value.__class__ is Array:
+        if isinstance(value, Array):
             keys[at] = value.value
             offsets[at] = value.offset
     for (buffer, _, _), out in zip(plan.results, results, strict=True):
@@ -64,15 +74,36 @@ def execute(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Ar
         for buffer, nbytes in plan.temporary:
             key = next_key()
             temporary.append(key)
-            keys[buffer] = manager.add(nbytes, key=key)
+            manager.add(nbytes, key=key)
+            keys[buffer] = key
             offsets[buffer] = 0
         for step in plan.steps:
             _run(plan, step, device, keys, offsets, inputs, results if outs is not None else None)
     finally:
         for key in temporary:
-            if key in keys.values():
+            try:
                 manager.release(key)
+            except (ClosedError, OwnershipError):  # it was never added, or went with its manager
+                pass
     return results
+
+
+def _run_plain(plan: Plan, device: Device, inputs: Sequence[Any], results: list[Array]) -> None:
+    """A plan of one short kernel without numbers, in as few steps as there can be."""
+    ability = _abilities.get(device.context.driver.generation)  # type: ignore[attr-defined]
+    if ability is None:
+        ability = _examine(device)
+    arrays = [inputs[at] if at >= 0 else results[-1 - at] for at in plan.sources]
+    timeline = device.stream.timeline
+    pairs = [(array.value, mode) for array, mode in zip(arrays, plan.modes)]  # noqa: B905 (it costs, and they are as many)
+    with UseMany(device.manager, pairs, timeline) as addresses:
+        args: list[Any] = [(plan, inputs), *plan.head]  # Note [Held]
+        args += [addresses[at] + arrays[at].offset + offset for at, offset in plan.pointers]
+        launch = _launchers[plan.brief]
+        if ability[1]:
+            device.context.driver.call(launch, args, timeline.handle, short=True)  # type: ignore[attr-defined]
+        else:
+            device.context.driver.call(launch, args, timeline.handle)  # type: ignore[attr-defined]
 
 
 def write(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Any], given: Tree, wanted: Tree) -> None:
@@ -159,12 +190,12 @@ def _run(
             places = {
                 buffer: address + offsets[buffer] for (buffer, _), address in zip(step.buffers, addresses, strict=True)
             }
-            call(partial(_multiply, device), (step, places), timeline.handle, **short)
+            call(partial(_multiply, device, inputs), (step, places), timeline.handle, **short)
         timeline.mark()
         return
     with device.manager.use_many(pairs, timeline) as addresses:
         places_ = [address + offsets[buffer] for (buffer, _), address in zip(step.buffers, addresses, strict=True)]
-        general, brief = launchers()
+        launcher = _launchers[step.nanoseconds < BRIEF]
         calls = []
         for launch in step.launches:
             numbers = [
@@ -172,31 +203,29 @@ def _run(
                 for param, word in launch.numbers
             ]
             pointers = [places_[at] + offset for at, offset in launch.pointers]
-            calls.append((step.kernel.address, launch.address, launch.words, 0, launch.hi, *pointers, *numbers))
+            calls.append(
+                ((step, inputs), step.kernel.address, launch.address, launch.words, 0, launch.hi, *pointers, *numbers)
+            )
         if len(calls) == 1:
-            call(brief if step.nanoseconds < BRIEF else general, calls[0], timeline.handle, **short)
+            call(launcher, calls[0], timeline.handle, **short)
         else:
-            call(_together, (step, general, calls, plan.settings.threads), timeline.handle, **short)
-    if not short:
-        step.kernel.code.after(Work(timeline, timeline.issued))
+            call(_together, (launcher, calls, plan.settings.threads), timeline.handle, **short)
 
 
-def _together(step: Step, launch: Any, calls: list[tuple[int, ...]], threads: int) -> None:
-    """``step`` is here to be held: its kernel must not go while it runs."""
+def _together(launch: Any, calls: list[tuple[Any, ...]], threads: int) -> None:
     team.run_together([(launch, each) for each in calls], threads)
 
 
 def _caller(device: Device, inline: bool) -> tuple[Any, dict[str, bool]]:
     """How a function is enqueued on the device, and the option that runs it inline.  Errors: `BackendError`."""
     driver: Any = device.context.driver
-    generation = driver.generation
-    found = _abilities.get(generation)
-    if found is None:
-        found = _abilities[generation] = _examine(device, driver)
-    return driver.call, {"short": True} if inline and found[1] else {}
+    ability = _abilities.get(driver.generation) or _examine(device)
+    return driver.call, {"short": True} if inline and ability[1] else {}
 
 
-def _examine(device: Device, driver: Any) -> tuple[bool, bool]:
+def _examine(device: Device) -> tuple[bool, bool]:
+    """Whether the device can run native code, and knows short calls.  Errors: `BackendError` that says what to do."""
+    driver: Any = device.context.driver
     if device._host_calls is None:
         raise BackendError(
             f"{device.label!r} cannot run compiled functions: its memory cannot be seen by the processor; "
@@ -212,12 +241,19 @@ def _examine(device: Device, driver: Any) -> tuple[bool, bool]:
             f"{device.label!r} cannot run compiled functions: its addresses are no addresses of this process; "
             "copy the arrays to a host device with to_device()"
         )
-    return True, "short" in inspect.signature(driver.call).parameters
+    if not _launchers:
+        general, brief = launchers()
+        _launchers.update({False: general, True: brief})
+    if len(_abilities) > 256:  # of devices long closed
+        _abilities.clear()
+    found = _abilities[driver.generation] = (True, "short" in inspect.signature(driver.call).parameters)
+    return found
 
 
-def _multiply(device: Device, step: Any, places: dict[int, int]) -> None:
+def _multiply(device: Device, inputs: Sequence[Any], step: Any, places: dict[int, int]) -> None:
     left, right = (_view(device, view, shape, step.dtype, places) for view, shape in step.operands)
-    np.matmul(left, right, out=_view(device, step.result[0], step.result[1], step.dtype, places))
+    with np.errstate(all="ignore"):  # infinities and NaN are results like any other
+        np.matmul(left, right, out=_view(device, step.result[0], step.result[1], step.dtype, places))
 
 
 def _view(device: Device, view: View, shape: Shape, dtype: np.dtype[Any], places: dict[int, int]) -> HostArray:

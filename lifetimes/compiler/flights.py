@@ -41,10 +41,12 @@ class Flights(Generic[K, V]):
     ((9, True), (9, False), None)
     """
 
-    __slots__ = ("_slots",)
+    __slots__ = ("_slots", "look")
 
     def __init__(self) -> None:
         self._slots: OrderedDict[K, _Slot[V]] = OrderedDict()
+        self.look = self._slots.get
+        """The slot of a key, or None: `peek` without a call of ours.  Its ``value`` is a list of none or one."""
 
     def __len__(self) -> int:
         return len(self._slots)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from types import MethodType
-from typing import Any, Final, Generic, ParamSpec, TypeAlias, TypeVar, overload
+from typing import Any, Final, TypeAlias, overload
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from lifetimes.compiler.settings import Settings
 from lifetimes.compiler.spec import Spec
 from lifetimes.compiler.trace import Traced, trace
 from lifetimes.compiler.tracer import _active as traces
-from lifetimes.compiler.tree import Tree, flatten
+from lifetimes.compiler.tree import LEAF, Tree, flatten
 from lifetimes.device import Device
 from lifetimes.errors import TraceError
 from lifetimes.opening import current_device
@@ -32,11 +32,8 @@ from lifetimes.resources import Array
 
 __all__ = ["Jitted", "jit"]
 
-P = ParamSpec("P")
-R = TypeVar("R")
-
 MOST: Final = 256
-"""Layouts that a function remembers; those asked for longest ago go."""
+"""Layouts that a function remembers; when there are more, the oldest go."""
 NUMBERS: Final = (float, int, bool)
 
 
@@ -48,8 +45,12 @@ class Entry:
     output: Tree
     captured: tuple[tuple[int, Any], ...]
 
+    def inputs(self, captured: list[Any], device: Device) -> list[Any]:
+        """The captured arrays as they are now."""
+        return [_placed(device, held if at < 0 else captured[at]) for at, held in self.captured]
 
-class Jitted(Generic[P, R]):
+
+class Jitted:
     """A function that compiles itself.  Made by `jit`; called as the function is.
 
     Arguments are arrays of one device and numbers, also in tuples, lists and dicts; results are arrays of that device, packed
@@ -60,7 +61,7 @@ class Jitted(Generic[P, R]):
     Locks: none while tracing, compiling and running.
     """
 
-    def __init__(self, function: Callable[P, R], static: Sequence[str | int] | dict[str, int] = ()) -> None:
+    def __init__(self, function: Callable[..., Any], static: Sequence[str | int] | dict[str, int] = ()) -> None:
         target.require_llvm()
         functools.update_wrapper(self, function)
         self._function = function
@@ -82,7 +83,7 @@ class Jitted(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<jitted {getattr(self._function, '__qualname__', self._function)!s}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run it.
 
         Errors: `TraceError` for what cannot be traced, `CompileError`, and those of the memory manager: `OutOfMemory`,
@@ -93,28 +94,36 @@ class Jitted(Generic[P, R]):
         captures = self._captures
         if captures is None:
             captures = self._captures = Captures(self._function)
-        if not kwargs and not captures and not self._static:
+        if not kwargs and not self._static:
             key: list[Any] = [settings.now]
             device: Device | None = None
             for value in args:
                 kind = value.__class__
                 if kind is Array:
-                    key.append((value.dtype, value.shape, value.strides))  # type: ignore[attr-defined]
-                    if device is not value._device:  # type: ignore[attr-defined]
+                    key.append((value.dtype, value.shape, value.strides))
+                    if device is not value._device:
                         if device is not None:
-                            raise _two_devices(device, value._device)  # type: ignore[attr-defined]
-                        device = value._device  # type: ignore[attr-defined]
+                            raise _two_devices(device, value._device)
+                        device = value._device
                 elif kind in NUMBERS:
                     key.append(kind)
                 else:
                     break
             else:
-                entry = self._entries.peek(tuple(key))
-                if entry is not None and device is not None and not entry.captured:
-                    return entry.output.unflatten(execute(entry.plan, device, args))  # type: ignore[no-any-return]
-        return self._call(args, kwargs)  # type: ignore[no-any-return]
+                captured: list[Any] = []
+                if captures:
+                    captured = captures.values()
+                    more, device = _captured_key(captured, device)
+                    key.append(more)
+                slot = self._entries.look(tuple(key))
+                if slot is not None and slot.value and device is not None:
+                    entry = slot.value[0]
+                    inputs = [*args, *entry.inputs(captured, device)] if entry.captured else args
+                    results = execute(entry.plan, device, inputs)
+                    return results[0] if entry.output is LEAF else entry.output.unflatten(results)
+        return self._call(args, kwargs)
 
-    def into(self, out: Any, /, *args: P.args, **kwargs: P.kwargs) -> None:
+    def into(self, out: Any, /, *args: Any, **kwargs: Any) -> None:
         """Write the results into ``out``, packed as the function packs them, instead of new arrays.
 
         ``out`` may be views, and may share memory with the arguments: the results are those of a call.  Where it is safe
@@ -138,8 +147,7 @@ class Jitted(Generic[P, R]):
             self._entries.shorten(MOST)
         device = call.device or current_device()
         inputs = [_placed(device, value) for value in call.leaves]
-        inputs += [_placed(device, held if at < 0 else call.captured[at]) for at, held in entry.captured]
-        return entry, device, inputs
+        return entry, device, [*inputs, *entry.inputs(call.captured, device)]
 
     # What it becomes.
 
@@ -191,7 +199,7 @@ class Jitted(Generic[P, R]):
 class _Call:
     """One call, taken apart: leaves and their structure, what is static, what is captured; and the key of all that."""
 
-    def __init__(self, jitted: Jitted[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    def __init__(self, jitted: Jitted, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
         self.jitted = jitted
         self.settings: Settings = settings.now
         self.static, self.args, self.kwargs = _without(jitted._static, args, kwargs)
@@ -202,14 +210,12 @@ class _Call:
         self.captured = captures.values()
         self.device: Device | None = None
         leaves = [self._array_key(value) or _number_key(value) for value in self.leaves]
-        captured = [self._array_key(value) or frozen(value) for value in self.captured]
-        plain = not (self.kwargs or self.static or captured) and all(
-            each.kind is None for each in self.tree.children[0].children
-        )
-        self.key: Any = (self.settings, *leaves)
-        if not plain:
+        captured, self.device = _captured_key(self.captured, self.device)
+        plain = all(each.kind is None for each in self.tree.children[0].children)
+        self.key: Any = (self.settings, *leaves, captured) if captured else (self.settings, *leaves)
+        if self.kwargs or self.static or not plain:
             static = tuple([(at, frozen(value)) for at, value in self.static])
-            self.key = (self.settings, self.tree, static, tuple(leaves), tuple(captured))
+            self.key = (self.settings, self.tree, static, tuple(leaves), captured)
 
     def _array_key(self, value: Any) -> Any:
         """The layout of an array, None for anything else.  Errors: `TraceError` for a second device."""
@@ -219,9 +225,7 @@ class _Call:
             return None
         if not value.dtype.isnative:
             raise TraceError(f"{value!r} has the byte order of another machine: make an array of its native copy")
-        if self.device is not None and self.device is not value.device:
-            raise _two_devices(self.device, value.device)
-        self.device = value.device
+        self.device = _same_device(self.device, value)
         return (value.dtype, value.shape, value.strides)
 
     def entry(self) -> Entry:
@@ -274,6 +278,32 @@ def _placed(device: Device, value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return device.asarray(value, value.dtype.newbyteorder("="))
     return value
+
+
+def _captured_key(values: list[Any], device: Device | None) -> tuple[tuple[Any, ...], Device | None]:
+    """What captured values are in a key, and the device of the arrays.
+
+    Of an array the layout counts, and which earlier one it is, if it is one: two names of one array are one parameter.
+    """
+    found: list[Any] = []
+    arrays: dict[int, int] = {}  # of objects that `values` holds
+    for at, value in enumerate(values):
+        if isinstance(value, (Array, np.ndarray)):
+            first = arrays.setdefault(id(value), at)
+            if isinstance(value, Array):
+                device = _same_device(device, value)
+                found.append((first, value.dtype, value.shape, value.strides))
+            else:
+                found.append((first, value.dtype, value.shape))
+        else:
+            found.append(frozen(value))
+    return tuple(found), device
+
+
+def _same_device(device: Device | None, array: Array) -> Device:
+    if device is not None and device is not array.device:
+        raise _two_devices(device, array.device)
+    return array.device
 
 
 def _two_devices(a: Device, b: Device) -> TraceError:
@@ -333,9 +363,11 @@ def _with(function: Callable[..., Any], static: Static) -> Callable[..., Any]:
 
 
 @overload
-def jit(f: Callable[P, R], /, *, static: Sequence[str | int] = ()) -> Jitted[P, R]: ...
+def jit(f: Callable[..., Any], /, *, static: Sequence[str | int] | str | int = ()) -> Jitted: ...
 @overload
-def jit(f: None = None, /, *, static: Sequence[str | int] = ()) -> Callable[[Callable[P, R]], Jitted[P, R]]: ...
+def jit(
+    f: None = None, /, *, static: Sequence[str | int] | str | int = ()
+) -> Callable[[Callable[..., Any]], Jitted]: ...
 def jit(f: Any = None, /, *, static: Any = ()) -> Any:
     """Compile a function over arrays: as a decorator, or ``jit(f)``.
 

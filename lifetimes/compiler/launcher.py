@@ -1,11 +1,12 @@
 """`launch`: the one function through which every kernel is called, itself machine code made at first use.
 
-    launch(kernel, template, words, lo, hi, first, second, ...)
+    launch(holder, kernel, template, words, lo, hi, first, second, ...)
 
 copies the ``words`` words at ``template`` to the stack, puts the given numbers over the first of them, and calls
-``kernel(copy, lo, hi)``.  A call holds no state outside its stack, so any number of threads may launch one kernel.
-The general form lets other threads run meanwhile; `launch_briefly` does not, which is better for kernels of a few
-microseconds: a thread that gives the interpreter away may wait long until it gets it back.
+``kernel(copy, lo, hi)``.  It does not look at ``holder``, which is there to be held by whoever holds the arguments: the
+kernel's code, and what the template lies in.  A call has no state outside its stack, so any number of threads may launch
+one kernel.  The general form lets other threads run meanwhile; `launch_briefly` does not, which is better for kernels of
+a few microseconds: a thread that gives the interpreter away may wait long until it gets it back.
 
 It is built against CPython's stable calling convention (METH_FASTCALL): about 0.1 us a call, where ctypes takes 0.6.
 """
@@ -28,11 +29,11 @@ _METH_FASTCALL: Final = 0x0080
 _FUNCTION: Final = """
 define ptr @{name}(ptr %self, ptr %args, i64 %count) {{
 entry:
-  %kernel = call i64 @number(ptr %args, i64 0)
-  %template = call i64 @number(ptr %args, i64 1)
-  %words = call i64 @number(ptr %args, i64 2)
-  %lo = call i64 @number(ptr %args, i64 3)
-  %hi = call i64 @number(ptr %args, i64 4)
+  %kernel = call i64 @number(ptr %args, i64 1)
+  %template = call i64 @number(ptr %args, i64 2)
+  %words = call i64 @number(ptr %args, i64 3)
+  %lo = call i64 @number(ptr %args, i64 4)
+  %hi = call i64 @number(ptr %args, i64 5)
   %block = alloca i64, i64 %words, align 16
   %from = inttoptr i64 %template to ptr
   br label %copy
@@ -46,12 +47,12 @@ copy:
   %more = icmp ult i64 %i.next, %words
   br i1 %more, label %copy, label %given
 given:
-  %some = icmp ugt i64 %count, 5
+  %some = icmp ugt i64 %count, 6
   br i1 %some, label %put, label %run
 put:
-  %j = phi i64 [ 5, %given ], [ %j.next, %put ]
+  %j = phi i64 [ 6, %given ], [ %j.next, %put ]
   %number = call i64 @number(ptr %args, i64 %j)
-  %at = sub i64 %j, 5
+  %at = sub i64 %j, 6
   %spot = getelementptr i64, ptr %block, i64 %at
   store i64 %number, ptr %spot
   %j.next = add i64 %j, 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -28,9 +28,8 @@ __all__ = ["KernelStep", "Launch", "MatmulStep", "Plan", "Step", "lowered", "mak
 
 SHARED: Final = 100_000.0
 """Kernels of more nanoseconds are shared out between threads."""
-CUT: Final = 4096
-"""Elements at whose multiples a lane loop is cut for several threads."""
-
+BRIEF: Final = 10_000.0
+"""Kernels of fewer nanoseconds keep the interpreter: giving it away and getting it back costs more."""
 Mode: TypeAlias = Literal["r", "w", "rw"]
 
 
@@ -81,10 +80,16 @@ class Plan:
     function: Function
     fused: Fused
     steps: tuple[Step, ...]
-    params: tuple[int, ...]
     temporary: tuple[tuple[int, int], ...]
     results: tuple[tuple[int, Shape, np.dtype[Any]], ...]
     settings: Settings
+    # For a plan of one short kernel without numbers, and only for that: its buffers (inputs by number, results from -1
+    # down) and how it uses them; and what it is launched with.
+    sources: tuple[int, ...] = ()
+    modes: tuple[Mode, ...] = ()
+    head: tuple[Any, ...] = ()
+    pointers: tuple[tuple[int, int], ...] = ()
+    brief: bool = False
 
 
 def lowered(function: Function, strides: Sequence[tuple[int, ...] | None]) -> tuple[Fused, list[Bound | Node]]:
@@ -124,7 +129,24 @@ def make_plan(
         if buffer.param is None and buffer.out is None and at in used
     ]
     results = [(buffer, out.shape, out.dtype) for buffer, out in zip(fused.outs, function.outs, strict=True)]
-    return Plan(function, fused, steps, tuple(range(len(function.params))), tuple(temporary), tuple(results), settings)
+    plan = Plan(function, fused, steps, tuple(temporary), tuple(results), settings)
+    return _plain(plan, steps[0]) if len(steps) == 1 and isinstance(steps[0], KernelStep) else plan
+
+
+def _plain(plan: Plan, step: KernelStep) -> Plan:
+    launch = step.launches[0]
+    if len(step.launches) > 1 or launch.numbers or plan.temporary or step.nanoseconds >= SHARED:
+        return plan
+    buffers = plan.fused.buffers
+    sources = [-1 - out if (out := buffers[number].out) is not None else number for number, _ in step.buffers]
+    return replace(
+        plan,
+        sources=tuple(sources),
+        modes=tuple([mode for _, mode in step.buffers]),
+        head=(step.kernel.address, launch.address, launch.words, 0, launch.hi),
+        pointers=launch.pointers,
+        brief=step.nanoseconds < BRIEF,
+    )
 
 
 def _kernel(buffers: list[Buffer], bound: Bound, settings: Settings, cache: KernelCache) -> KernelStep:
@@ -132,7 +154,7 @@ def _kernel(buffers: list[Buffer], bound: Bound, settings: Settings, cache: Kern
     nanoseconds = bound.nanoseconds
     shares = [bound]
     if settings.threads > 1 and nanoseconds >= SHARED:
-        shares = bound.shares(settings.threads * PARTS, CUT)
+        shares = bound.shares(settings.threads * PARTS)
     modes = _modes(buffers, bound)
     place = {buffer: at for at, (buffer, _) in enumerate(modes)}
     return KernelStep(kernel, bound, modes, tuple([_launch(each, place) for each in shares]), nanoseconds)

@@ -2,48 +2,45 @@
 
 from __future__ import annotations
 
-import threading
-import time
-from collections import deque
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from lifetimes import policies, tables
 from lifetimes.cell import next_key
-from lifetimes.entry import HOST, RELEASED, Entry
-from lifetimes.errors import BrokenError, BusyError, ClosedError, OwnershipError
-from lifetimes.host_store import HostStore
-from lifetimes.locks import held_here, lock, refuse_reentry
-from lifetimes.manager.eviction import Evictor
-from lifetimes.manager.ladder import Ladder
-from lifetimes.manager.memory import DeviceMemory
+from lifetimes.entry import HOST, Entry
+from lifetimes.locks import held_here, lock
+from lifetimes.manager import adoption, ending, limits, moves, transfer
+from lifetimes.manager.guarded import guarded
+from lifetimes.manager.inside import Inside
+from lifetimes.manager.prefetch import prefetch
+from lifetimes.manager.reclaim import Hook
 from lifetimes.manager.snapshot import check_invariants, take_snapshot
-from lifetimes.manager.statistics import Counters, ManagerStatistics
+from lifetimes.manager.statistics import ManagerStatistics
 from lifetimes.manager.use import Use, UseMany
-from lifetimes.reaper import safepoint
-from lifetimes.shutdown import on_fork_in_child
 from lifetimes.size_classes import check_nbytes
 from lifetimes.sizes import parse_limit
-from lifetimes.timeline import Timeline
+from lifetimes.timeline import Timeline, told
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from lifetimes._typing import ByteView, HostArray, Mode
-    from lifetimes.backend import Driver
-    from lifetimes.policies.protocol import Policy
-    from lifetimes.tables.protocol import Table
     from lifetimes.timeline import Ticket
 
 __all__ = ["Manager"]
 
 
-class Manager:
-    """Owns arrays by key, on the device while there is room, on the host otherwise.
+class Manager(Inside):
+    """Owns arrays by key, on the device while there is room, on the host otherwise, in files when that is full too.
 
-    ``table`` holds the entries and ``policy`` says who goes first when memory is short; both by name, import path or
-    object.  ``memory_limit`` is in bytes (``"64MiB"``, ``"90%"`` of the device; None: all of it) and bounds everything taken
-    from the driver, blocks held for reuse included.
+    ``table`` holds the entries, ``address_table`` (ordered) the blocks by address, and ``policy`` says who goes first when
+    memory is short; each by name, import path or object.  ``memory_limit`` is in bytes (``"64MiB"``, ``"90%"`` of the
+    device; None: all of it) and bounds everything taken from the driver, blocks held for reuse included.  ``host_limit``
+    and ``spill_dir`` make a host store of the manager's own; ``host_store`` gives one that others use too.  ``pool_bytes``
+    and ``pool_age`` (seconds) cap what is held for reuse.  ``pin_timeout`` (seconds) is how long a use waits for other
+    threads to end theirs when memory is short; ``collect_garbage`` lets it run the collector then.
 
     Threading: any thread.  Locks: the library's, never held while the driver works.
 
@@ -60,51 +57,12 @@ class Manager:
     >>> manager.close()
     """
 
-    def __init__(
-        self,
-        driver: Driver,
-        *,
-        memory_limit: int | str | None = None,
-        table: Any = "dict",
-        address_table: Any = None,
-        policy: Any = "lru",
-        host_store: HostStore | None = None,
-        stream: Timeline | None = None,
-        pin_timeout: float = 30.0,
-        collect_garbage: bool = True,
-    ) -> None:
-        info = driver.memory_info()
-        total = info.total if info is not None else driver.max_allocation
-        self.driver = driver
-        self.table: Table[Entry] = tables.make(table)
-        self.policy: Policy = policies.make(policy)
-        self.memory = DeviceMemory(driver, parse_limit(memory_limit, total), address_table or "sorted")
-        self.host_store = HostStore() if host_store is None else host_store
-        self.pin_timeout = pin_timeout
-        self.collect_garbage = collect_garbage
-        self.counters = Counters()
-        self.evictor = Evictor(self)
-        self.ladder = Ladder(self)
-        self.closed = False
-        # Releases that came while this thread was inside the lock.
-        self.late: deque[int] = deque()
-        # Note [Changes].  Waiters compare the count, so a change between their look and their wait is not missed.
-        self.changed = threading.Condition(lock)
-        self.changes = 0
-        self.waiters = 0
-        self.turnstile = threading.Lock()  # held by the one thread that waits for memory; never taken under the lock
-        # The hot path calls these without a look-up in between.
-        self.get = self.table.get
-        self.touch = self.policy.touch
-        self._own_streams: list[Timeline] = []
-        self.stream = self._new_stream() if stream is None else stream
-        self._transfer: Timeline | None = None
-        self._published: ManagerStatistics = take_snapshot(self)
-        on_fork_in_child(self)
-
     # Arrays come and go.
 
-    def add(self, content: HostArray | int, *, copy: bool = True, label: str | None = None, key: int | None = None) -> int:
+    @guarded
+    def add(
+        self, content: HostArray | int, *, copy: bool = True, label: str | None = None, key: int | None = None
+    ) -> int:
         """Manage a new array: a copy of a NumPy array, or so many bytes of unspecified content.  Returns its key.
 
         Nothing is put on the device before the first use.  ``copy=False`` borrows a C-contiguous array, which must not
@@ -112,10 +70,7 @@ class Manager:
         Errors: `ValueError` and `TypeError` for sizes and dtypes that cannot be, `OutOfMemory` for more than the limit.
         """
         if self.closed:
-            raise self._is_closed()
-        if held_here():
-            raise refuse_reentry("Manager.add")
-        safepoint()
+            raise self.is_closed()
         host: ByteView | None = None
         borrowed = False
         if isinstance(content, np.ndarray):
@@ -123,19 +78,46 @@ class Manager:
                 raise TypeError(f"an array of dtype {content.dtype} holds Python objects, which a device cannot")
             nbytes = check_nbytes(content.nbytes, self.memory.limit, "the array")
             if copy or not content.flags.c_contiguous:
-                host = self.host_store.take(nbytes)
+                host = self.host_buffer(nbytes)
                 np.copyto(host.view(content.dtype).reshape(content.shape), content) if nbytes else None
             else:
                 host, borrowed = content.reshape(-1).view(np.uint8), True
         else:
             nbytes = check_nbytes(content, self.memory.limit, "the array")
-        entry = Entry(next_key() if key is None else key, nbytes, label)
+        entry = Entry(self, next_key() if key is None else key, nbytes, label)
+        entry.checked = told.count
         if host is not None:
             entry.host, entry.borrowed, entry.state = host, borrowed, HOST
-        with lock:
-            self.table.insert(entry.key, entry)
-            self.counters.total_bytes += nbytes
+        try:
+            with lock:
+                if self.closed:
+                    raise self.is_closed()
+                self.enter(entry)
+                self.host_store.place(entry)
+        except BaseException:
+            if self.table.get(entry.key) is not entry:
+                self.host_store.let_go(entry)
+            raise
         return entry.key
+
+    @guarded
+    def adopt(
+        self,
+        address: int,
+        nbytes: int,
+        owner: object = None,
+        on_release: Callable[[int], object] | None = None,
+        *,
+        label: str | None = None,
+    ) -> int:
+        """Put device memory of somebody else under a key: it can be used and found by address, but is never freed.
+
+        Nor is it evicted, swept or counted against the limit.  ``owner`` is kept alive until the release, and
+        ``on_release(address)`` is called when the last work that used it has completed.
+
+        Errors: `OwnershipError` when it overlaps a block that is here already; `TypeError` and `ValueError`.
+        """
+        return adoption.adopt(self, address, nbytes, owner, on_release, label)
 
     def release(self, key: int) -> None:
         """Forget an array.  Its memory is reused when its last use has completed; a pinned one goes at its last unpin.
@@ -143,14 +125,16 @@ class Manager:
         Errors: `OwnershipError` for a key that is not managed (released already, or never added).
         """
         if held_here():
-            self.late.append(key)
+            self.late.append(partial(self.release, key))
             return
+        self._release(key)
+
+    @guarded
+    def _release(self, key: int) -> None:
         with lock:
             entry = self.table.get(key)
-            if entry is not None and not entry.released:
-                entry.released = True
-                if not entry.pins and not entry.owner:
-                    self.finish_release(entry)
+            if entry is not None:
+                moves.release(self, entry)
                 return
         raise self.unknown(key)
 
@@ -163,7 +147,8 @@ class Manager:
         uploaded.  Work in the block belongs on ``stream`` (a stream or timeline; None is the manager's own), which waits
         for whatever the mode has to wait for.  If the body raises, content that it may have written is unspecified.
 
-        Errors (on entering): `OutOfMemory`, `BrokenError` when the last write failed, `OwnershipError`, `ClosedError`.
+        Errors (on entering): `OutOfMemory`, `BrokenError` when a write that the content depends on is known to have
+        failed, `OwnershipError`, `ClosedError`.
         Complexity: one look-up for a resident array.
         """
         if mode != "r" and mode not in ("rw", "w"):
@@ -176,61 +161,80 @@ class Manager:
         All are pinned together or none: on shortage nothing is kept while it waits for other threads' pins.
         """
         for _, mode in pairs:
-            if mode not in ("r", "rw", "w"):
+            if mode != "r" and mode not in ("rw", "w"):
                 raise ValueError(f'a mode is "r", "rw" or "w", not {mode!r}')
         return UseMany(self, pairs, self.stream if stream is None else timeline_of(stream))
 
+    @guarded
     def read(self, key: int, out: HostArray) -> HostArray:
         """Copy the whole array into ``out`` (C-contiguous, as many bytes) and wait for it.  Returns ``out``.
 
-        No transfer when the host has the content already.  Errors: as `use`; `ValueError` for another size.
+        No transfer when the host has the content already, and none for an array that nobody has written.
+        Errors: as `use`; `ValueError` for another size.
         """
-        entry = self._entry(key)
-        if out.nbytes != entry.nbytes or not out.flags.c_contiguous:
-            raise ValueError(f"array #{key} has {entry.nbytes} bytes; out has {out.nbytes}, or is not C-contiguous")
-        if not entry.nbytes:
-            return out
-        flat = out.reshape(-1).view(np.uint8)
-        token = object()
-        with lock:
-            host = entry.host if entry.state == HOST or (entry.valid_on_host() and not entry.copyback) else None
-            if host is not None:
-                entry.pins[token] = threading.get_ident()  # so that nobody copies back into it meanwhile
-        if host is not None:
-            try:
-                np.copyto(flat, host)
-            finally:
-                with lock:
-                    entry.pins.pop(token, None)
-                    if not entry.pins:
-                        self.last_unpin(entry)
-            return out
-        with self.use(key, "r") as address:
-            self.driver.copy_out(flat, address, self.stream.handle)
-        self.stream.wait(self.stream.issued)
-        self._refuse_broken(entry)
-        return out
+        return transfer.read(self, key, out)
 
+    @guarded
     def write(self, key: int, source: HostArray) -> None:
-        """Overwrite the whole array from the host, and wait until the source may change again."""
-        entry = self._entry(key)
-        if source.nbytes != entry.nbytes:
-            raise ValueError(f"array #{key} has {entry.nbytes} bytes; the source has {source.nbytes}")
-        flat = np.ascontiguousarray(source).reshape(-1).view(np.uint8)
-        with self.use(key, "w") as address:
-            if entry.nbytes:
-                self.driver.copy_in(address, flat, self.stream.handle)
-        self.stream.wait(self.stream.issued)
+        """Overwrite the whole array from the host, and wait until the source may change again.
+
+        Errors: as `use`; `ValueError` for another size.
+        """
+        transfer.write(self, key, source)
 
     # Moving them.
 
+    @guarded
     def evict(self, key: int) -> bool:
-        """Move an array off the device now, keeping its content on the host; False when it is pinned."""
-        entry = self._entry(key)
-        if held_here():
-            raise refuse_reentry("Manager.evict")
-        safepoint()
-        return self.evictor.evict(entry)
+        """Move an array off the device now, keeping its content on the host; False when it is pinned or adopted."""
+        return self.evictor.evict(self.entry(key))
+
+    @guarded
+    def prefetch(self, key: int, stream: Any = None) -> bool:
+        """Bring an array to the device before it is needed; whether it is there or on its way.
+
+        Best effort: it pins nothing, evicts nothing that is pinned, waits for no other thread and never raises
+        `OutOfMemory`.  The copy runs on ``stream``, or on one of the manager's own for this.
+        """
+        return prefetch(self, key, self.fetch if stream is None else timeline_of(stream))
+
+    @guarded
+    def reclaim(self, level: str = "evict") -> int:
+        """Give memory back to the driver; how many bytes.
+
+        Levels, each beyond the one before: ``"idle"`` gives back what is held and idle, ``"wait"`` waits for work in flight
+        first, ``"collect"`` collects garbage too, ``"evict"`` evicts every array that is not in use.  The hooks of
+        `add_reclaim_hook` are told the level before anything else.
+        """
+        return self.reclaimer.reclaim(level)
+
+    def add_reclaim_hook(self, hook: Hook) -> Hook:
+        """Call ``hook(level)`` at each `reclaim`, and with ``"hooks"`` when an allocation finds no memory otherwise.
+
+        It runs with no lock held and may free, allocate and use; true says that it gave something up.  It is held weakly.
+        Returns the hook, so that this can decorate a function.
+        """
+        self.reclaimer.add(hook)
+        return hook
+
+    def remove_reclaim_hook(self, hook: Hook) -> None:
+        """Do not call it any more.  An unknown hook is ignored."""
+        self.reclaimer.remove(hook)
+
+    @guarded
+    def set_limit(self, *, hard: Any = ..., soft: Any = ...) -> None:
+        """Change limits while running: bytes, ``"64MiB"``, ``"90%"`` of the device, None for none of your own.
+
+        The ``hard`` limit is `memory_limit`: it holds when this returns.  The ``soft`` one is aimed at: what is beyond it is
+        given up as pins drop.
+        Errors: `BusyError` for a hard limit below what is in use (nothing has changed then), `ValueError`, `TypeError`.
+        """
+        wanted = None if hard is ... else parse_limit(hard, self.total)
+        aim = None if soft is ... or soft is None else parse_limit(soft, self.total, "soft_limit")
+        if wanted is not None:
+            limits.set_hard(self, wanted)
+        if soft is not ...:
+            limits.set_soft(self, aim)
 
     def owner_of(self, address: int) -> tuple[int, int] | None:
         """The key of the array whose memory ``address`` lies in, and the offset in bytes; None outside of all arrays."""
@@ -239,170 +243,78 @@ class Manager:
             if found is None:
                 return None
             block, offset = found
-            entry = self.table.get(block.owner) if block.owner else None
+            entry = self.table.get(block.owner) if block.owner > 0 else None
             return (entry.key, offset) if entry is not None and offset < entry.nbytes else None
+
+    def unproven(self, keys: Sequence[int]) -> list[Ticket]:
+        """The writes that these arrays depend on and that are not known to have gone well: in flight, or failed."""
+        found: list[Ticket] = []
+        with lock:
+            for key in keys:
+                entry = self.table.get(key)
+                if entry is not None:
+                    found += [write for write in entry.writes() if write[1] > write[0].reached or write[0].failures]
+        return found
 
     # Telling.
 
     def statistics(self) -> ManagerStatistics:
         """A snapshot of the counts; the last published one if this thread is inside the lock."""
-        if not held_here():
-            safepoint()
+        return self._published if held_here() else self._statistics()
+
+    @guarded
+    def _statistics(self) -> ManagerStatistics:
+        if not self.closed:
             self.evictor.settle()
-            with lock:
-                self._published = take_snapshot(self)
+            self.tend()
+        with lock:
+            self._published = take_snapshot(self)
         return self._published
 
     def check_invariants(self) -> None:
         """Recount everything and compare.  For tests: call it while no other thread uses the manager."""
         check_invariants(self)
 
+    def __repr__(self) -> str:
+        counters = self.counters
+        return f"<Manager of {counters.arrays} arrays, {counters.resident} on {self.driver.name!r}{', closed' * self.closed}>"
+
     # Ending.
 
     def close(self) -> None:
-        """Wait for the work of the manager's streams, forget all arrays and give all memory back.  Closing twice is fine.
+        """Wait for the work that used its memory, forget all arrays and give everything back.  Closing twice is fine.
 
-        Errors: `BusyError` while an array is pinned; nothing has changed then.
+        Errors: `BusyError` while an array is pinned or being moved by this thread; nothing has changed then.
         """
-        with lock:
-            if self.closed:
-                return
-            self.refuse_pinned()
-            self.closed = True
-            for _, entry in self.table.snapshot():
-                self.finish_release(entry)
-        streams = [*self._own_streams, *([] if self.stream in self._own_streams else [self.stream])]
-        for stream in streams:
-            self.driver.synchronize(stream.handle)
-        self.evictor.copybacks.clear()
-        self.memory.purge()
-        for stream in self._own_streams:
-            stream.close()
-            self.driver.destroy_stream(stream.handle)
-
-    def unproven(self, keys: Sequence[int]) -> list[Ticket]:
-        """The last writes of these arrays that are not known to have gone well: they are in flight, or failed."""
-        found = []
-        with lock:
-            for key in keys:
-                entry = self.table.get(key)
-                write = None if entry is None else entry.last_write
-                if write is not None and (write[1] > write[0].reached or write[0].failures):
-                    found.append(write)
-        return found
+        if held_here():
+            self.late.append(self.close)
+            return
+        try:
+            ending.close(self)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                self.repair()
+            raise
 
     def refuse_pinned(self) -> None:
         """Errors: `BusyError` that names what is pinned, and by which thread."""
         with lock:
-            pinned = [entry for _, entry in self.table.snapshot() if entry.pins]
-        if pinned:
-            threads = ", ".join(str(thread) for thread in sorted(set(pinned[0].pins.values())))
-            raise BusyError(f"cannot close while {pinned[0]!r} is in use by thread {threads}; leave its `with` block")
+            ending.refuse_pinned(self)
 
-    def forget_parent(self) -> None:
-        """In a forked child: the device belongs to the parent."""
-        self.closed = True
-        self.turnstile = threading.Lock()
-
-    # For the other files of this folder.
-
-    @property
-    def transfer(self) -> Timeline:
-        """The stream of copies back to the host."""
-        if self._transfer is None:
-            self._transfer = self._new_stream()
-        return self._transfer
-
-    def keep(self, entry: Entry) -> None:
-        """Under the lock: the entry is resident, so the policy holds it."""
-        if entry.key not in self.policy and entry.block is not None:
-            self.policy.add(entry.key, entry.nbytes)
-            entry.parked = False
-
-    def give_block(self, entry: Entry) -> None:
-        """Under the lock: the entry's block goes to the pool, to be reused after the entry's last uses."""
-        block = entry.block
-        if block is not None:
-            entry.block = None
-            block.owner = 0
-            self.memory.pool.hold(block, entry.tickets())
-
-    def finish_release(self, entry: Entry) -> None:
-        """Under the lock, unpinned and unowned: forget the entry, then give away what it had."""
-        self.table.pop(entry.key)
-        self.policy.remove(entry.key)
-        entry.released = True
-        entry.state = RELEASED
-        self.give_block(entry)
-        host, entry.host = entry.host, None
-        if host is not None and not entry.borrowed:
-            if entry.copyback is None or entry.copyback[1] <= entry.copyback[0].reached:
-                self.host_store.give(host)
-            else:
-                self.host_store.abandon(host)  # a copy is still landing in it
-        self.note_change()
-
-    def last_unpin(self, entry: Entry) -> None:
-        """Under the lock: nobody uses the entry any more."""
-        if entry.parked:
-            entry.parked = False
-            self.keep(entry)
-        if entry.released and not entry.owner and entry.state != RELEASED:
-            self.finish_release(entry)
-        self.note_change()
-
-    def note_change(self) -> None:
-        """Under the lock: something happened that a waiting thread may have waited for.  Note [Changes]."""
-        self.changes += 1
-        if self.waiters:
-            self.changed.notify_all()
-
-    def wait_for_change(self, seen: int, deadline: float | None) -> None:
-        """Under the lock, which is given up meanwhile: block until something changed since ``seen``."""
-        self.waiters += 1
-        try:
-            while self.changes == seen:
-                left = None if deadline is None else deadline - time.monotonic()
-                if left is not None and left <= 0:
-                    return
-                self.changed.wait(left)
-        finally:
-            self.waiters -= 1
-
-    def after_use(self, stream: Timeline) -> None:
-        """What a use could not do under the lock."""
-        if stream.borrowed:
-            stream.mark()
-        while self.late:
-            self.release(self.late.popleft())
-
-    def unknown(self, key: int) -> Exception:
-        """The error for a key that is not in the table."""
+    def __enter__(self) -> Self:
         if self.closed:
-            return self._is_closed()
-        return OwnershipError(f"no array #{key} here: it was released already, or belongs to another manager")
+            raise self.is_closed()
+        return self
 
-    def _entry(self, key: int) -> Entry:
-        entry = self.table.get(key)
-        if entry is None:
-            raise self.unknown(key)
-        return entry
-
-    def _refuse_broken(self, entry: Entry) -> None:
-        write = entry.last_write
-        reason = None if write is None else write[0].error(write[1])
-        if reason is not None:
-            raise BrokenError(
-                f"the content of array #{entry.key} is lost: the work that last wrote it failed ({reason})"
-            )
-
-    def _is_closed(self) -> ClosedError:
-        return ClosedError("the manager is closed, or was inherited by a forked process; open a device anew")
-
-    def _new_stream(self) -> Timeline:
-        timeline = Timeline(self.driver, self.driver.create_stream())
-        self._own_streams.append(timeline)
-        return timeline
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
+                raise
+            error.add_note(f"while closing the manager: {failure}")
 
 
 def timeline_of(stream: Any) -> Timeline:
@@ -411,5 +323,3 @@ def timeline_of(stream: Any) -> Timeline:
     if not isinstance(timeline, Timeline):
         raise TypeError(f"a stream is wanted here, not {type(stream).__name__} {stream!r}")
     return timeline
-
-

@@ -11,16 +11,22 @@ from _thread import get_ident
 from collections import deque
 from typing import TYPE_CHECKING
 
-from lifetimes.entry import BROKEN, CLEAN, DIRTY, EVICTING, HOST, RELEASED, UNINIT, Entry
-from lifetimes.errors import BackendError
+from lifetimes import instrument
+from lifetimes.entry import BROKEN, CLEAN, DIRTY, EVICTING, HOST, UNMANAGED, Entry
+from lifetimes.errors import BackendError, OutOfMemory
 from lifetimes.failures import warn
 from lifetimes.locks import lock
+from lifetimes.manager import moves
 
 if TYPE_CHECKING:
     from lifetimes.manager.core import Manager
     from lifetimes.timeline import Ticket
 
 __all__ = ["Evictor"]
+
+
+class _HostIsFull(Exception):  # noqa: N818 (a state of affairs)
+    """There is no host memory to copy to."""
 
 
 class Evictor:
@@ -30,6 +36,7 @@ class Evictor:
         self.manager = manager
         # Copies on their way, oldest first.  Invariant: an EVICTING entry that nobody owns stands here.
         self.copybacks: deque[tuple[Entry, Ticket]] = deque()
+        self.failed = 0  # copies that could not be enqueued, or failed
 
     def evict_some(self, nbytes: int) -> bool:
         """Evict in the policy's order until ``nbytes`` of capacity are free or on their way; whether anything was.
@@ -39,30 +46,43 @@ class Evictor:
         manager = self.manager
         claimed: list[Entry] = []
         freed = 0
-        with lock:
-            for key in manager.policy.candidates():
-                if freed >= nbytes:
-                    break
-                entry = manager.table.get(key)
-                if entry is None or entry.pins or entry.owner:
-                    manager.policy.remove(key)
-                    if entry is not None:
-                        entry.parked = True
-                    continue
-                assert entry.block is not None, "only resident entries are candidates"
-                freed += entry.block.capacity
-                if self._claim(entry):
-                    claimed.append(entry)
-        self._copy_back(claimed)
-        return freed > 0
+        try:
+            with lock:
+                for key in manager.policy.candidates():
+                    if freed >= nbytes:
+                        break
+                    entry = manager.table.get(key)
+                    if entry is None or entry.pins or entry.owner:
+                        manager.policy.remove(key)
+                        if entry is not None:
+                            entry.kept = False
+                        continue
+                    assert entry.block is not None, "only resident entries are candidates"
+                    freed += entry.block.capacity
+                    if self._claim(entry):
+                        claimed.append(entry)
+                copied = sum(entry.block.capacity for entry in claimed if entry.block is not None)
+            return self._copy_back(claimed) + freed - copied > 0
+        finally:
+            if claimed:
+                self._disclaim(claimed)
 
     def evict(self, entry: Entry) -> bool:
-        """Evict this one and wait until its content is on the host.  False when it is pinned or being moved."""
-        with lock:
-            if entry.pins or entry.owner or entry.block is None:
-                return entry.block is None and not entry.owner and entry.state in (HOST, UNINIT)
-            claimed = [entry] if entry.state != EVICTING and self._claim(entry) else []
-        self._copy_back(claimed)
+        """Evict this one and wait until its content is on the host.  False when it is pinned, moved or adopted."""
+        claimed: list[Entry] = []
+        try:
+            with lock:
+                if entry.pins or entry.owner or entry.state == UNMANAGED or entry.released:
+                    return False
+                if entry.block is None:
+                    return True
+                if entry.state != EVICTING and self._claim(entry):
+                    claimed.append(entry)
+            if claimed and not self._copy_back(claimed):
+                return False
+        finally:
+            if claimed:
+                self._disclaim(claimed)
         while entry.state == EVICTING:
             if not self.wait_oldest():
                 break
@@ -70,7 +90,11 @@ class Evictor:
 
     def in_flight(self) -> int:
         """Bytes of capacity whose copy-back is on its way.  Under the lock."""
-        return sum(entry.block.capacity for entry, _ in self.copybacks if entry.state == EVICTING and entry.block)
+        return sum(
+            entry.block.capacity
+            for entry, ticket in self.copybacks
+            if entry.state == EVICTING and entry.copyback == ticket and entry.block is not None
+        )
 
     def settle(self) -> None:
         """Commit the copies that have completed.  Never blocks."""
@@ -97,75 +121,113 @@ class Evictor:
     def _claim(self, entry: Entry) -> bool:
         """Under the lock: free a clean entry at once; True for a dirty one, which is ours to copy back."""
         manager = self.manager
-        manager.policy.remove(entry.key)
-        entry.parked = False
+        moves.drop_from_policy(manager, entry)
         counters = manager.counters
         counters.evictions += 1
         counters.evicted_bytes += entry.nbytes
-        if entry.state == DIRTY:
+        state = entry.state
+        if state == DIRTY:
             entry.become(EVICTING)
-            entry.owner = get_ident()
+            manager.own(entry)
+            manager.host_store.place(entry)
             return True
-        if entry.state == CLEAN:
-            entry.become(HOST)
-        manager.give_block(entry)
+        if state == CLEAN:
+            if entry.copyback is not None:
+                # A reader took it over while it was copied back; that copy is still what we wait for.
+                entry.become(EVICTING)
+                manager.host_store.place(entry)
+                return False
+            moves.back_to_host(manager, entry)
+            return False
+        moves.give_block(manager, entry)  # uninitialised, or broken: nothing to keep
         return False
 
-    def _copy_back(self, claimed: list[Entry]) -> None:
-        """Enqueue the copies of claimed entries.  Whatever fails, each entry ends unowned and with its content."""
-        manager = self.manager
-        at = 0
-        try:
-            for at, entry in enumerate(claimed):
+    def _copy_back(self, claimed: list[Entry]) -> int:
+        """Enqueue the copies of claimed entries; the bytes on their way.  What fails stays on the device."""
+        coming = 0
+        for entry in claimed:
+            block = entry.block
+            assert block is not None, "an evicting entry keeps its block"
+            try:
                 self._enqueue(entry)
-        except BaseException as error:
-            failed = claimed[at:]
-            with lock:
-                for entry in failed:
-                    if entry.state == EVICTING and entry.owner == get_ident():
-                        entry.owner = 0
+                coming += block.capacity
+            except _HostIsFull:  # which the out-of-memory error will say
+                self.failed += 1
+                self._disclaim([entry])
+            except (BackendError, OutOfMemory) as error:
+                self.failed += 1
+                self._disclaim([entry])
+                warn(f"copying {entry!r} back to the host failed: {error}; it stays on the device", error)
+        return coming
+
+    def _disclaim(self, claimed: list[Entry]) -> None:
+        """Whatever happened: what is still claimed here and not on its way stays on the device."""
+        with lock:
+            me = get_ident()
+            for entry in claimed:
+                if entry.owner == me:
+                    if entry.state == EVICTING:
                         entry.become(DIRTY)
-                        manager.keep(entry)
-                manager.note_change()
-            if not isinstance(error, (BackendError, MemoryError)):
-                raise
-            warn(f"copying {claimed[at]!r} back to the host failed: {error}; it stays on the device", error)
+                        self.manager.host_store.place(entry)
+                        self.manager.keep(entry)
+                    self.manager.disown(entry)
+                    self.manager.moved(entry)
 
     def _enqueue(self, entry: Entry) -> None:
         manager = self.manager
         transfer = manager.transfer
-        assert entry.block is not None, "an evicting entry keeps its block"
-        fresh = entry.host is None or entry.borrowed
-        buffer = manager.host_store.take(entry.nbytes) if fresh else entry.host
-        assert buffer is not None, "taken just now, or there already"
+        block = entry.block
+        assert block is not None, "an evicting entry keeps its block"
+        fresh = entry.host is None
         try:
-            if entry.last_write is not None:
-                transfer.wait_for(*entry.last_write)
-            manager.driver.copy_out(buffer, entry.block.address, transfer.handle)
-        except BaseException:
-            if fresh:
-                manager.host_store.give(buffer)
-            raise
-        with lock:
-            ticket = (transfer, transfer.tick())
-            entry.host = buffer
-            entry.borrowed = False
-            entry.copyback = ticket
-            entry.reads[transfer] = ticket[1]
-            entry.owner = 0
-            self.copybacks.append((entry, ticket))
-            manager.counters.copybacks += 1
-            manager.counters.copyback_bytes += entry.nbytes
-            manager.note_change()
-        transfer.mark()  # its failure must be told apart from the next copy's
+            buffer = manager.host_buffer(entry.nbytes) if fresh else entry.host
+        except OutOfMemory as error:
+            raise _HostIsFull from error
+        assert buffer is not None, "taken just now, or there already"
+        called = enqueued = False
+        try:
+            for ticket in (*entry.writes(), *entry.host_tickets()):
+                transfer.wait_for(*ticket)
+            transfer.fence()  # the failure of this copy is told apart from the one before
+            called = True
+            manager.driver.copy_out(buffer, block.address, transfer.handle)
+            with lock:
+                ticket = (transfer, transfer.issue())
+                entry.host = buffer
+                entry.reads[transfer] = ticket[1]
+                entry.copyback = ticket
+                self.copybacks.append((entry, ticket))
+                enqueued = True
+                manager.disown(entry)
+                counters = manager.counters
+                counters.copybacks += 1
+                counters.copyback_bytes += entry.nbytes
+                manager.moved(entry)
+        finally:
+            if not enqueued:
+                with lock:
+                    entry.copyback = None
+                    landing = []
+                    if called:  # even a call that was interrupted may have enqueued the copy
+                        landing.append((transfer, transfer.issue()))
+                        entry.reads[transfer] = landing[0][1]
+                    if fresh:
+                        entry.host = None
+                        manager.host_store.give(buffer, landing)
+                    elif landing:
+                        entry.upload = landing[0]  # so that nobody reuses the buffer before
+        transfer.mark()
+        if instrument.watchers:
+            instrument.emit("copyback", entry.key, nbytes=entry.nbytes)
 
     def _commit(self, entry: Entry, ticket: Ticket) -> None:
         """The copy has completed, or failed."""
         manager = self.manager
         error = ticket[0].error(ticket[1])
-        write = entry.last_write
-        # The copy came after the write, so the write is done, but nobody may have asked yet how it ended.
-        lost = write is not None and write[0].done(write[1]) and write[0].error(write[1]) is not None
+        # They are done, since the copy waited for them; asked, so that their failures are known.
+        for timeline, sequence in entry.writes():
+            timeline.done(sequence)
+        evicted = False
         with lock:
             try:
                 self.copybacks.remove((entry, ticket))
@@ -173,18 +235,29 @@ class Evictor:
                 return  # another thread committed it
             if entry.copyback == ticket:
                 entry.copyback = None
+                wrong = entry.wrong() if entry.state in (EVICTING, CLEAN) else None
+                if error is not None:
+                    self.failed += 1
                 if entry.state == EVICTING:
-                    if error is None:
-                        # A copy of what a failed write left behind is worth nothing.
-                        entry.become(BROKEN if lost else HOST)
-                        manager.give_block(entry)
-                    else:
+                    if error is not None:
                         entry.become(DIRTY)
                         manager.keep(entry)
-                elif entry.state == CLEAN and error is not None:
+                        manager.host_store.place(entry)
+                    elif wrong is not None:  # a copy of what a failed write left behind is worth nothing
+                        entry.why = wrong
+                        entry.become(BROKEN)
+                        moves.give_block(manager, entry)
+                        manager.host_store.let_go(entry)
+                    else:
+                        entry.become(HOST)
+                        moves.give_block(manager, entry)
+                        manager.host_store.place(entry)
+                        evicted = True
+                elif entry.state == CLEAN and (error is not None or wrong is not None):
                     entry.become(DIRTY)
-            if entry.released and not entry.owner and not entry.pins and entry.state != RELEASED:
-                manager.finish_release(entry)
-            manager.note_change()
+                    manager.host_store.place(entry)
+            manager.moved(entry)
         if error is not None:
             warn(f"copying {entry!r} back to the host failed: {error}; it stays on the device", error)
+        elif evicted and instrument.watchers:
+            instrument.emit("evict", entry.key, nbytes=entry.nbytes)

@@ -1,8 +1,8 @@
 """The allocation ladder: what is tried, in which order, before device memory is called exhausted.
 
-pool -> driver -> drain the reaper -> purge the pool -> evict -> wait for copy-backs -> wait for work in flight ->
-collect garbage -> `OutOfMemory`.  After each step that changed something the pool is asked first, then the driver.
-Every step either uses something up or says that it changed nothing, so the ladder ends.
+pool -> driver -> drain the reaper -> purge the pool -> evict -> wait for copy-backs -> wait for work in flight -> ask the
+reclaim hooks -> collect garbage -> `OutOfMemory`.  After each step that changed something the pool is asked first, then the
+driver.  Every step either uses something up or says that it changed nothing, so the ladder ends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lifetimes import reaper
 from lifetimes.locks import lock
-from lifetimes.manager.shortage import out_of_memory
+from lifetimes.manager.shortage import Shortage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Ladder"]
 
 PASSES: Final = 4
-"""How often the whole ladder is climbed while other threads take what was freed for us."""
+"""How often the whole ladder is climbed again although nothing but other threads and hooks changed anything."""
 COLLECT_SHARE: Final = 0.05
 """Collecting garbage may cost this share of the time since the manager was made (the first time is free)."""
 
@@ -44,64 +44,90 @@ class Ladder:
             "evict": self._evict,
             "copy-back": self._wait_for_copyback,
             "in-flight": self._wait_for_work,
+            "hooks": self._ask_hooks,
             "collect": self._collect,
         }
 
-    def allocate(self, nbytes: int, stream: Timeline) -> Block:
-        """A block for ``nbytes`` >= 1 that ``stream`` may use.  Errors: `OutOfMemory`, with who holds what."""
+    def allocate(self, nbytes: int, stream: Timeline, *, rungs: tuple[str, ...] | None = None) -> Block:
+        """A block for ``nbytes`` >= 1 that ``stream`` may use.  Errors: `Shortage`; what a driver raises beside that.
+
+        ``rungs`` restricts what is tried after the pool and the driver.
+        """
         manager = self.manager
         memory = manager.memory
         capacity = memory.capacity_for(nbytes)
         manager.evictor.settle()
-        found = memory.pool.hits
-        block = memory.try_take(capacity, stream)
-        if block is not None:
-            self._count("pool" if memory.pool.hits > found else "driver")
-            return block
+        found = memory.try_take(capacity, stream)
         tried = ["pool", "driver"]
-        for _ in range(PASSES):
-            progress = False
-            for rung, step in self.rungs.items():
+        if found is not None:
+            return self._count(found[1], found[0])
+        steps = self.rungs if rungs is None else {rung: self.rungs[rung] for rung in rungs}
+        passes = PASSES
+        while passes:
+            passes -= 1
+            used_up, failed = False, manager.evictor.failed
+            for rung, step in steps.items():
                 if rung not in tried:
                     tried.append(rung)
-                while step(capacity):
-                    progress = True
-                    block = memory.try_take(capacity, stream)
-                    if block is not None:
-                        self._count(rung)
-                        return block
-            if not progress:
+                # Bounded for the case that other threads undo each step at once.
+                for _ in range(len(manager.table) + len(manager.evictor.copybacks) + 64):
+                    if not step(capacity):
+                        break
+                    found = memory.try_take(capacity, stream)
+                    if found is not None:
+                        return self._count(rung, found[0])
+                    if rung in ("hooks", "collect"):
+                        break
+                    used_up = True
+            if used_up and manager.evictor.failed == failed:
+                passes = max(passes, 1)  # as long as something can be used up, there is something to gain
+            if not self._hope():
                 break
-        raise out_of_memory(manager, nbytes, capacity, tried)
+        raise Shortage(nbytes, capacity, tried)
 
-    def _count(self, rung: str) -> None:
+    def _hope(self) -> bool:
+        """Whether another climb could help: not when all that is left is pinned."""
+        manager = self.manager
         with lock:
-            rungs = self.manager.counters.rungs
+            hope = bool(len(manager.policy) or manager.evictor.copybacks or manager.memory.pool.held_blocks)
+        return hope
+
+    def _count(self, rung: str, block: Block) -> Block:
+        manager = self.manager
+        with lock:
+            rungs = manager.counters.rungs
             rungs[rung] = rungs.get(rung, 0) + 1
+        return block
 
     def _drain(self, capacity: int) -> bool:
         before = self.manager.memory.pool.held_bytes
         reaper.safepoint()
+        self.manager.run_late()
         return self.manager.memory.pool.held_bytes > before
 
     def _purge(self, capacity: int) -> bool:
-        return self.manager.memory.purge()
+        return self.manager.memory.purge() > 0
 
     def _evict(self, capacity: int) -> bool:
+        """Until free bytes plus bytes on their way cover the request; then one at a time, if the driver is the one short."""
         manager = self.manager
         manager.evictor.settle()
         with lock:
             memory = manager.memory
-            coming = manager.evictor.in_flight()
+            coming = manager.evictor.in_flight() + memory.pool.held_bytes
             short = capacity - (memory.limit - memory.reserved) - coming
         if short <= 0 and not coming:
-            short = 1  # the limit has room, but the driver has not: one victim at a time
+            short = 1
         return short > 0 and manager.evictor.evict_some(short)
 
     def _wait_for_copyback(self, capacity: int) -> bool:
         return self.manager.evictor.wait_oldest()
 
     def _wait_for_work(self, capacity: int) -> bool:
+        return self.wait_for_work()
+
+    def wait_for_work(self) -> bool:
+        """Wait for the work that used the oldest held block in flight; False when there is none."""
         pool = self.manager.memory.pool
         pool.settle()
         with lock:
@@ -111,6 +137,9 @@ class Ladder:
         for timeline, sequence in flying[0].tickets:
             timeline.wait(sequence)
         return True
+
+    def _ask_hooks(self, capacity: int) -> bool:
+        return self.manager.reclaimer.ask("hooks")
 
     def _collect(self, capacity: int) -> bool:
         if not self.manager.collect_garbage:

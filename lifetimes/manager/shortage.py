@@ -2,43 +2,66 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from heapq import nlargest
+from typing import TYPE_CHECKING, Final
 
 from lifetimes.entry import STATE_NAMES
 from lifetimes.errors import OutOfMemory
 from lifetimes.locks import lock
+from lifetimes.origins import origin_of
 from lifetimes.sizes import format_bytes
 
 if TYPE_CHECKING:
+    from lifetimes.entry import Entry
     from lifetimes.manager.core import Manager
 
-__all__ = ["out_of_memory"]
+__all__ = ["Shortage"]
 
-SHOWN = 5
+SHOWN: Final = 5
 
 
-def out_of_memory(manager: Manager, nbytes: int, capacity: int, tried: list[str]) -> OutOfMemory:
-    """The error for a request that no rung could serve.  It holds text only, so it keeps no array alive."""
-    with lock:
-        entries = [entry for _, entry in manager.table.snapshot() if entry.block is not None]
-        rows = [(entry.nbytes, entry.key, entry.label, STATE_NAMES[entry.state], list(entry.pins.values())) for entry in entries]
-        memory = manager.memory
-        reserved, limit, held = memory.reserved, memory.limit, memory.pool.held_bytes
-        pending = manager.evictor.in_flight()
-    pinned = [row for row in rows if row[4]]
-    lines = [
-        f"no {format_bytes(nbytes)} of device memory ({nbytes} bytes, a block of {capacity}): "
-        f"{format_bytes(reserved)} of the limit of {format_bytes(limit)} are taken, "
-        f"{format_bytes(sum(row[0] for row in pinned))} by {len(pinned)} pinned arrays (pinned={len(pinned)}), "
-        f"{format_bytes(held)} held by the pool, {format_bytes(pending)} being copied back",
-        f"tried: {', '.join(tried)}",
-    ]
-    rows.sort(reverse=True)
-    for size, key, label, state, pins in rows[:SHOWN]:
-        name = f" {label!r}" if label else ""
-        used = f", in use by thread {', '.join(map(str, sorted(set(pins))))}" if pins else ""
-        lines.append(f"  array #{key}{name}: {format_bytes(size)}, {state}{used}")
-    if len(rows) > SHOWN:
-        lines.append(f"  and {len(rows) - SHOWN} smaller ones")
-    lines.append("leave `with` blocks that are done with their arrays, or raise the limit")
-    return OutOfMemory("\n".join(lines))
+class Shortage(Exception):  # noqa: N818 (a state of affairs; what the user sees is an OutOfMemory)
+    """No rung of the ladder could serve a request.  Numbers only: the words are found when somebody wants them."""
+
+    def __init__(self, nbytes: int, capacity: int, tried: list[str]) -> None:
+        super().__init__(nbytes)
+        self.nbytes = nbytes
+        self.capacity = capacity
+        self.tried = tried
+
+    def explain(self, manager: Manager) -> OutOfMemory:
+        """The error for the user.  It holds text only, so it keeps no array alive.  Complexity: O(arrays)."""
+        with lock:
+            entries = [
+                *{entry: None for _, entry in manager.table.snapshot() if entry.block is not None} | manager.pinned
+            ]
+            largest = nlargest(SHOWN, entries, key=lambda entry: entry.nbytes)
+            rows = [(entry.key, _describe(entry)) for entry in largest]
+            memory, counters = manager.memory, manager.counters
+            pinned = [entry.nbytes for entry in manager.pinned]
+            lines = [
+                f"no {format_bytes(self.nbytes)} of device memory ({self.nbytes} bytes, a block of {self.capacity}): "
+                f"{format_bytes(memory.reserved)} of the limit of {format_bytes(memory.limit)} are taken, "
+                f"{format_bytes(sum(pinned))} by {len(pinned)} pinned arrays (pinned={len(pinned)}), "
+                f"{format_bytes(memory.pool.held_bytes)} held by the pool, "
+                f"{format_bytes(manager.evictor.in_flight())} being copied back",
+                f"tried: {', '.join(self.tried)}",
+            ]
+            more = counters.resident - len(rows)
+        for key, row in rows:
+            origin = origin_of(key)
+            lines.append(f"  {row}" + (f", made at {origin}" if origin else ""))
+        if more > 0:
+            lines.append(f"  and {more} smaller ones")
+        if manager.host_store.trouble:
+            lines.append(manager.host_store.trouble)
+        lines.append("leave `with` blocks that are done with their arrays, or raise the limit")
+        return OutOfMemory("\n".join(lines))
+
+
+def _describe(entry: Entry) -> str:
+    label = f" {entry.label!r}" if entry.label else ""
+    threads = sorted({thread if thread >= 0 else ~thread for thread in entry.pins.values()})
+    used = f", in use by thread {', '.join(map(str, threads))}" if threads else ""
+    pending = ", with work in flight" if any(number > line.reached for line, number in entry.tickets()) else ""
+    return f"array #{entry.key}{label}: {format_bytes(entry.nbytes)}, {STATE_NAMES[entry.state]}{used}{pending}"

@@ -1,23 +1,28 @@
 """Uses: pinning one array, or a working set at once, for the length of a ``with`` block.
 
-The short way is for an array that is on the device already and was last used on the same stream: one look-up under the
-lock.  Everything else (uploads, other streams to wait for, memory to be found) goes through `acquire`.
+The short way is for arrays that are on the device already, with nothing to wait for: one look-up each under the lock.
+Everything else (uploads, other streams to wait for, memory to be found) goes through `acquire`.
 
 A pin is not a lock.  It keeps the array where it is; who writes when is the caller's affair, ordered by streams.
 
-Note [Pins].  A pin is an item of the entry's dict, keyed by the use itself: putting it there and taking it out can be
-repeated, so whatever an interrupt tore is undone by doing it once more.
+See Note [Pins] in pins.py.
 """
 
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import TYPE_CHECKING
+from functools import partial
+from time import perf_counter_ns
+from typing import TYPE_CHECKING, Final
 
+from lifetimes.cell import next_key
 from lifetimes.entry import CLEAN, DIRTY, Entry
 from lifetimes.errors import BusyError
 from lifetimes.locks import held_here, lock, refuse_reentry
 from lifetimes.manager.acquire import acquire
+from lifetimes.manager.pins import leave, unpin
+from lifetimes.manager.statistics import SAMPLED
+from lifetimes.timeline import told
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,11 +33,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Use", "UseMany"]
 
+_SAMPLE: Final = SAMPLED - 1
+_READABLE: Final = (DIRTY, CLEAN)
+
 
 class Use:
     """One array, pinned for one block.  Made by `Manager.use`; entering gives the device address."""
 
-    __slots__ = ("_entry", "_key", "_manager", "_mode", "_stream")
+    __slots__ = ("_entry", "_key", "_manager", "_mode", "_since", "_stream", "_token")
 
     def __init__(self, manager: Manager, key: int, mode: Mode, stream: Timeline) -> None:
         self._manager = manager
@@ -42,61 +50,92 @@ class Use:
         self._entry: Entry | None = None
 
     def __enter__(self) -> int:
-        manager = self._manager
         if held_here():
             raise refuse_reentry("Manager.use")
         if self._entry is not None:
             raise BusyError("a use can be entered once; call use() again for another block")
+        manager = self._manager
         stream = self._stream
-        mode = self._mode
-        key = self._key
+        self._token = token = next_key()
+        thread = get_ident()
+        counters = manager.counters
         try:
             with lock:
-                self._entry = entry = manager.get(key)
-                if entry is not None and (entry.state == DIRTY or entry.state == CLEAN) and not entry.owner:
+                if counters.hits & _SAMPLE:
+                    entry = manager.get(self._key)
+                else:
+                    entry = timed_get(manager, self._key)
+                self._entry = entry
+                self._since = stream.recorded
+                if entry is not None and not entry.owner and entry.checked == told.count:
+                    state = entry.state
                     write = entry.last_write
-                    if (write is None or (write[0] is stream and not stream.failures)) and (
-                        mode == "r" or not entry.reads or _only(stream, entry)
-                    ):
-                        if mode != "r":
-                            entry.state = DIRTY
-                        entry.pins[self] = get_ident()
-                        if not entry.parked:
-                            manager.touch(key)
-                        manager.counters.hits += 1
+                    if self._mode == "r":
+                        short = state in _READABLE
+                    else:
+                        short = state == DIRTY and (not entry.reads or _nothing_to_wait_for(entry.reads, stream))
+                    if short and (write is None or write[0] is stream or write[1] <= write[0].reached):
+                        pins = entry.pins
+                        if not pins:  # Note [Pins]
+                            manager.pinned[entry] = None
+                            counters.pinned_bytes = pinned = counters.pinned_bytes + entry.nbytes
+                            if pinned > counters.peak_pinned_bytes:
+                                counters.peak_pinned_bytes = pinned
+                        pins[token] = thread
+                        if entry.kept:
+                            manager.touch(self._key)
+                        counters.hits += 1
                         address: int = entry.block.address  # type: ignore[union-attr]  # a resident entry has one
                         return address
             if entry is None:
-                raise manager.unknown(key)
-            acquire(manager, self, ((entry, mode),), stream)
+                raise manager.unknown(self._key)
+            acquire(manager, token, ((entry, self._mode),), stream)
             return entry.block.address if entry.block is not None else 0
-        except BaseException:
-            if self._entry is not None:
-                with lock:
-                    unpin(manager, self, self._entry)
-                self._entry = None
+        except BaseException as error:
+            self._give_up(error)
             raise
+
+    def _give_up(self, error: BaseException) -> None:
+        entry = self._entry
+        if entry is not None:
+            with lock:
+                unpin(self._manager, self._token, entry)
+            self._entry = None
+        if not isinstance(error, Exception):
+            self._manager.repair()
 
     def __exit__(self, *exc_info: object) -> None:
         entry = self._entry
         if entry is None:
             return
         manager = self._manager
+        stream = self._stream
         try:
             with lock:
-                leave(manager, self, entry, self._mode, self._stream)
-        except BaseException:  # an interrupt while waiting for the lock, or inside
+                leave(manager, self._token, entry, self._mode, stream, self._since)
+        except BaseException as error:  # an interrupt while waiting for the lock, or inside
             with lock:
-                leave(manager, self, entry, self._mode, self._stream)
+                leave(manager, self._token, entry, self._mode, stream, self._since)
+            if not isinstance(error, Exception):
+                manager.repair()
             raise
-        if self._stream.borrowed or manager.late:
-            manager.after_use(self._stream)
+        if stream.borrowed or manager.late:
+            manager.after_use(stream, exc_info)
+
+    def __del__(self) -> None:
+        try:
+            entry = self._entry
+        except AttributeError:  # its __init__ was interrupted
+            return
+        if entry is not None and self._token in entry.pins:
+            manager, token, mode, stream, since = self._manager, self._token, self._mode, self._stream, self._since
+            manager.leave_late(partial(leave, manager, token, entry, mode, stream, since))
 
 
 class UseMany:
     """A working set, pinned together for one block.  Made by `Manager.use_many`; entering gives the addresses."""
 
-    __slots__ = ("_entered", "_manager", "_pairs", "_stream")
+    __slots__ = ("_entered", "_manager", "_pairs", "_since", "_stream", "_token")
 
     def __init__(self, manager: Manager, pairs: Sequence[tuple[int, Mode]], stream: Timeline) -> None:
         self._manager = manager
@@ -105,34 +144,88 @@ class UseMany:
         self._entered: list[tuple[Entry, Mode]] | None = None
 
     def __enter__(self) -> tuple[int, ...]:
-        manager = self._manager
         if held_here():
             raise refuse_reentry("Manager.use_many")
         if self._entered is not None:
             raise BusyError("a use can be entered once; call use_many() again for another block")
+        manager = self._manager
+        self._token = token = next_key()
+        self._since = self._stream.recorded
+        working_set: list[tuple[Entry, Mode]] = []
+        self._entered = working_set
+        try:
+            with lock:
+                addresses = self._pin_resident(working_set)
+                if addresses is not None:
+                    return addresses
+                for entry, _ in working_set:
+                    unpin(manager, token, entry)
+                working_set.clear()
+                self._look_up(working_set)
+            acquire(manager, token, working_set, self._stream)
+            where = {entry.key: entry.block.address if entry.block is not None else 0 for entry, _ in working_set}
+            return tuple([where[key] for key, _ in self._pairs])
+        except BaseException as error:
+            with lock:
+                for entry, _ in working_set:
+                    unpin(manager, token, entry)
+            self._entered = None
+            if not isinstance(error, Exception):
+                manager.repair()
+            raise
+
+    def _pin_resident(self, working_set: list[tuple[Entry, Mode]]) -> tuple[int, ...] | None:
+        """The short way, for all or for none: under the lock; None when one of them needs the long way."""
+        manager, stream, token, pinned, thread = (
+            self._manager,
+            self._stream,
+            self._token,
+            self._manager.pinned,
+            get_ident(),
+        )
+        addresses = []
+        counters = manager.counters
+        for key, mode in self._pairs:
+            entry = manager.get(key)
+            if entry is None or entry.owner or entry.checked != told.count:
+                return None
+            state = entry.state
+            write = entry.last_write
+            if mode == "r":
+                short = state in _READABLE
+            else:
+                short = state == DIRTY and (not entry.reads or _nothing_to_wait_for(entry.reads, stream))
+            if not short or not (write is None or write[0] is stream or write[1] <= write[0].reached):
+                return None
+            pins = entry.pins
+            if token in pins:
+                return None  # the same array twice
+            working_set.append((entry, mode))
+            if not pins:  # Note [Pins]
+                pinned[entry] = None
+                counters.pinned_bytes += entry.nbytes
+            pins[token] = thread
+            addresses.append(entry.block.address)  # type: ignore[union-attr]  # a resident entry has one
+        if counters.pinned_bytes > counters.peak_pinned_bytes:
+            counters.peak_pinned_bytes = counters.pinned_bytes
+        touch = manager.touch
+        for entry, _ in working_set:
+            if entry.kept:
+                touch(entry.key)
+        counters.hits += len(addresses)
+        return tuple(addresses)
+
+    def _look_up(self, working_set: list[tuple[Entry, Mode]]) -> None:
         modes: dict[int, Mode] = {}
         for key, mode in self._pairs:
             known = modes.get(key)
             # The same array twice: one pin, with the mode that covers both.
             modes[key] = mode if known is None or known == mode else "rw"
-        working_set: list[tuple[Entry, Mode]] = []
-        with lock:
-            for key, mode in modes.items():
-                entry = manager.get(key)
-                if entry is None:
-                    raise manager.unknown(key)
-                working_set.append((entry, mode))
-        self._entered = working_set
-        try:
-            acquire(manager, self, working_set, self._stream)
-            where = {entry.key: entry.block.address if entry.block is not None else 0 for entry, _ in working_set}
-            return tuple([where[key] for key, _ in self._pairs])
-        except BaseException:
-            with lock:
-                for entry, _ in working_set:
-                    unpin(manager, self, entry)
-            self._entered = None
-            raise
+        for key, mode in modes.items():
+            entry = self._manager.get(key)
+            if entry is None:
+                raise self._manager.unknown(key)
+            working_set.append((entry, mode))
 
     def __exit__(self, *exc_info: object) -> None:
         if self._entered is None:
@@ -140,38 +233,39 @@ class UseMany:
         manager = self._manager
         try:
             self._leave()
-        except BaseException:
+        except BaseException as error:
             self._leave()
+            if not isinstance(error, Exception):
+                manager.repair()
             raise
         if self._stream.borrowed or manager.late:
-            manager.after_use(self._stream)
+            manager.after_use(self._stream, exc_info)
 
     def _leave(self) -> None:
         with lock:
             for entry, mode in self._entered or ():
-                leave(self._manager, self, entry, mode, self._stream)
+                leave(self._manager, self._token, entry, mode, self._stream, self._since)
+
+    def __del__(self) -> None:
+        try:
+            entered = self._entered
+        except AttributeError:  # its __init__ was interrupted
+            return
+        if entered and any(self._token in entry.pins for entry, _ in entered):
+            for entry, mode in entered:
+                leaving = partial(leave, self._manager, self._token, entry, mode, self._stream, self._since)
+                self._manager.leave_late(leaving)
 
 
-def leave(manager: Manager, use: object, entry: Entry, mode: Mode, stream: Timeline) -> None:
-    """End one use, under the lock: leave its ticket behind and take the pin away.  Doing it twice does no harm."""
-    try:
-        stream.issued = sequence = stream.issued + 1
-        if mode == "r":
-            entry.reads[stream] = sequence
-        else:
-            entry.last_write = (stream, sequence)
-            entry.reads = {}
-    finally:
-        entry.pins.pop(use, None)
-        if not entry.pins and (entry.parked or entry.released or manager.waiters):
-            manager.last_unpin(entry)
+def timed_get(manager: Manager, key: int) -> Entry | None:
+    """Under the lock: `Table.get`, and the books of how long it took."""
+    start = perf_counter_ns()
+    entry = manager.get(key)
+    took = perf_counter_ns() - start
+    manager.counters.lookups += 1
+    manager.counters.lookup_ns += took
+    return entry
 
 
-def unpin(manager: Manager, use: object, entry: Entry) -> None:
-    """Take a pin away, under the lock, of a use that did not come about."""
-    if entry.pins.pop(use, None) is not None and not entry.pins:
-        manager.last_unpin(entry)
-
-
-def _only(stream: Timeline, entry: Entry) -> bool:
-    return len(entry.reads) == 1 and stream in entry.reads
+def _nothing_to_wait_for(reads: dict[Timeline, int], stream: Timeline) -> bool:
+    return all(timeline is stream or sequence <= timeline.reached for timeline, sequence in reads.items())

@@ -16,7 +16,18 @@ __all__ = ["Policy", "PolicySpec", "make", "names", "register"]
 PolicySpec: TypeAlias = str | Callable[[], Policy] | Policy
 """A registered name, ``"package.module:Name"``, a class or callable without arguments, or an empty policy."""
 
-_parts: Parts[Policy] = Parts("policy", {"lru": "lifetimes.policies.lru:LRUPolicy"})
+_parts: Parts[Policy] = Parts(
+    "policy",
+    {
+        "lru": "lifetimes.policies.lru:LRUPolicy",
+        "clock": "lifetimes.policies.clock:ClockPolicy",
+        "sieve": "lifetimes.policies.sieve:SievePolicy",
+        "s3fifo": "lifetimes.policies.s3fifo:S3FIFOPolicy",
+        "gdsf": "lifetimes.policies.gdsf:GDSFPolicy",
+        "random": "lifetimes.policies.random:RandomPolicy",
+        "belady": "lifetimes.policies.belady:BeladyPolicy",
+    },
+)
 
 
 def names() -> tuple[str, ...]:

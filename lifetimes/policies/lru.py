@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator
 from itertools import filterfalse, islice
 from typing import TYPE_CHECKING
 
+from lifetimes.policies._shared import held_already
+
 if TYPE_CHECKING:
     from lifetimes.policies.protocol import Policy
 
@@ -37,7 +39,7 @@ class LRUPolicy:
 
     def add(self, key: int, nbytes: int, cost: float = 1.0) -> None:
         if key in self._order:
-            raise KeyError(f"the policy holds key {key} already; touch() tells it of a use")
+            raise held_already(key)
         self._order[key] = None
 
     def remove(self, key: int) -> None:
@@ -52,13 +54,23 @@ class LRUPolicy:
         many keys as it kept may be given in the order they had a little earlier.
         """
         # An ordered dictionary cannot be iterated while it changes, and a copy of a large one costs more than the few
-        # victims that are wanted.  So each look starts at the front again and passes over what was given and is still
-        # there.  That would be quadratic for a caller who keeps many; hence a look takes as many fresh keys as it
-        # passes over, which pays for it.  Rejected: one key a look (quadratic), a list of our own (a touch in Python).
-        # The look is one C call, with no Python code inside that could change the order under it.
+        # victims that are wanted.  So each look starts at the front again; for a caller that removes what it is given,
+        # that is all there is to it.
         order = self._order
         left = len(order)
-        given: set[int] = set()
+        while left and order:
+            first = next(iter(order))
+            left -= 1
+            yield first
+            if first in order:
+                break
+        else:
+            return
+        # Here something is kept, and a look passes over what was given and is still there.  That would be quadratic for
+        # a caller who keeps many; hence a look takes as many fresh keys as it passes over, which pays for it.  Rejected:
+        # one key a look (quadratic), a list of our own (a touch in Python).  The look is one C call, with no Python code
+        # inside that could change the order under it.
+        given = {first}
         while left:
             fresh = list(islice(filterfalse(given.__contains__, order), min(left, len(given) or 1)))
             if not fresh:

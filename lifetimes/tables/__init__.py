@@ -7,12 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
+from importlib.util import find_spec
 from typing import Any, Literal, TypeAlias, overload
 
 from lifetimes._resolve import Parts, lacks
 from lifetimes.tables.protocol import KEY_MAX, OrderedTable, Table, check_key
 
-__all__ = ["KEY_MAX", "OrderedTable", "Table", "TableSpec", "check_key", "make", "names", "register"]
+__all__ = ["KEY_MAX", "OrderedTable", "Table", "TableSpec", "check_key", "default_ordered", "make", "names", "register"]
 
 TableSpec: TypeAlias = str | Callable[[], Table[Any]] | Table[Any]
 """A registered name, ``"package.module:Name"``, a class or callable without arguments, or an empty table."""
@@ -23,6 +25,8 @@ _parts: Parts[Table[Any]] = Parts(
         "dict": "lifetimes.tables.dict:DictTable",
         "sorted": "lifetimes.tables.sorted:SortedTable",
         "judy": "lifetimes.tables.judy:JudyTable",
+        "btree": "lifetimes.tables.btree:BTreeTable",
+        "intmap": "lifetimes.tables.intmap:IntMapTable",
     },
     extras={"btree": "tables"},
 )
@@ -35,6 +39,16 @@ def names(*, ordered: bool = False) -> tuple[str, ...]:
     (('dict', 'sorted', 'judy'), ('sorted', 'judy'))
     """
     return tuple(name for name in _parts.names() if not ordered or _makes_ordered(name))
+
+
+@cache
+def default_ordered() -> str:
+    """The name of the ordered table for whoever has not chosen one: ``btree`` if its package is installed, else ``sorted``.
+
+    >>> default_ordered() in names(ordered=True)
+    True
+    """
+    return "btree" if _is_installed("BTrees") else "sorted"
 
 
 def register(name: str, factory: str | Callable[[], Table[Any]]) -> None:
@@ -62,9 +76,9 @@ def make(table: TableSpec, *, ordered: bool = False) -> Table[Any]:
     >>> table.insert(4096, "a block")
     >>> table.floor(5000)
     (4096, 'a block')
-    >>> make("dict", ordered=True)
+    >>> make("dict", ordered=True)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: the table 'dict' is not ordered: it lacks ceiling, floor, range; ordered are sorted, judy
+    ValueError: the table 'dict' is not ordered: it lacks ceiling, floor, range; ordered are sorted, judy...
     """
     made = _parts.make(table, Table)
     if ordered:
@@ -75,6 +89,13 @@ def make(table: TableSpec, *, ordered: bool = False) -> Table[Any]:
     if len(made):
         raise ValueError(f"the table {table!r} holds {len(made)} items; give an empty one, which nobody else uses")
     return made
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        return find_spec(package) is not None
+    except ValueError:  # somebody put something in its place in sys.modules
+        return False
 
 
 def _makes_ordered(name: str) -> bool:

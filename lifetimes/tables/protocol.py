@@ -30,7 +30,7 @@ def check_key(key: object) -> int:
     TypeError: a table key must be an integer, not the bool True
     """
     if key.__class__ is int:  # the hot case, without a call
-        number: int = key  # type: ignore[assignment]
+        number: int = key
     else:
         if isinstance(key, bool):
             raise TypeError(f"a table key must be an integer, not the bool {key}")
@@ -48,7 +48,7 @@ class Table(Protocol[V]):
     """Unsigned 64-bit integer -> object.  ``get`` may be an attribute holding the container's bound method."""
 
     def get(self, key: int, default: V | None = None, /) -> V | None:
-        """must: the value, or ``default``."""
+        """must: the value, or ``default``.  A ``get`` that was kept stays right as long as the table lives, past `clear`."""
         ...
 
     def __contains__(self, key: int, /) -> bool:
@@ -76,7 +76,7 @@ class Table(Protocol[V]):
         ...
 
     def clear(self) -> None:
-        """must."""
+        """must: forget everything.  A ``get`` that was kept stays right, so the container is emptied, not replaced."""
         ...
 
     def snapshot(self) -> Sequence[tuple[int, V]]:

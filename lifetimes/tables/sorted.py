@@ -53,7 +53,7 @@ class SortedTable(Generic[V]):
     def __init__(self) -> None:
         self._map: dict[int, V] = {}
         self._keys: SortedList = SortedList()
-        self._writes = 0  # changes of the set of keys so far
+        self._writes = 0  # changes of the set of keys, counted as they begin
         self._indexed = 0  # Invariant: _indexed == _writes implies list(_keys) == sorted(_map)
         self.get = self._map.get  # type: ignore[assignment]  # overloads, which allow every call that Getter allows
 

@@ -7,12 +7,16 @@ the outer loops (without the lane loop), counted as one; the words are those of 
 Note [Levels].  What is the same everywhere is computed in the entry block, what is the same for a row before the row's
 inner loops, and spread over the lanes there.  With the lanes in an inner loop such values are single; with the lanes in
 an outer one they are vectors.
+
+Note [Long rows].  Each lane of an accumulator adds up one number after the other, which in float32 loses digits on a long
+row.  Sums of float32 are therefore taken for a block of the row at a time, and the blocks' sums added up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from lifetimes.compiler.emit import memory, reductions
 from lifetimes.compiler.emit.reductions import State
@@ -22,12 +26,18 @@ from lifetimes.compiler.kernel import ELEMENT, ENTRY, ROW, Nest, Phase
 from lifetimes.compiler.ops.elementwise import ROWS
 from lifetimes.compiler.target import Target
 
-__all__ = ["ENTRY_POINT", "Program", "emit"]
+__all__ = ["ENTRY_POINT", "Emitter", "Program"]
+
+BLOCK = 65536
+"""Elements of a block of a long row."""
 
 ENTRY_POINT = "kernel"
 MOST_COPIES = 4
 LIGHT = 24
 """Values that a kernel may compute for an element and still be unrolled."""
+ACROSS = 16, 8
+"""Vectors side by side that a reduction across rows takes, if it computes no more than so many values for an element: each
+row lies elsewhere in memory, so there must be a piece of it worth going there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,37 +49,44 @@ class Program:
     lanes: int
 
 
-def emit(nest: Nest, target: Target) -> Program:
-    """The program of a kernel."""
-    emitter = _Emitter(nest, target)
-    emitter.run()
-    w = emitter.w
-    head = [f"; {line}" for line in ("", f"target {target.name}, {emitter.lanes or 1} lanes")][1:]
-    body = [*head, *sorted(set(w.declarations.values())), "",
-            f"define void @{ENTRY_POINT}(ptr noalias readonly %words, i64 %lo, i64 %hi) nounwind {{", "entry:",
-            *w.lines, "}", ""]  # fmt: skip
-    return Program("\n".join(body), tuple(sorted(w.symbols)), emitter.lanes or 1)
-
-
-class _Emitter(Values):
+class Emitter(Values):
     """The loops of a kernel around its values."""
 
     def __init__(self, nest: Nest, target: Target) -> None:
         super().__init__(nest, target)
-        self.copies = self._copies()
+        self.turns = self._turns()
 
-    def _copies(self) -> int:
+    def _turns(self) -> tuple[int, ...]:
+        """Vectors of one turn of the lane loop; when fewer are left, the next number, and then one at a time."""
         elements = [v for v, level in zip(self.nest.values, self.levels, strict=True) if level == ELEMENT]
         heavy = any(v.op == "scan" or (v.op in ROWS and ROWS[v.op].cost == "call") for v in elements)
         if heavy or self.lanes is None or len(elements) > LIGHT:
-            return 1
-        return MOST_COPIES if self.nest.reductions else 2
+            return (1,)
+        if self.nest.lane == "outer" and len(elements) <= ACROSS[1]:
+            return (ACROSS[0], MOST_COPIES)
+        return (MOST_COPIES,) if self.nest.reductions else (2,)
 
     # Entry.
 
+    def program(self) -> Program:
+        """Write the function, and all that goes around it."""
+        self.run()
+        w = self.w
+        lines = [
+            f"; target {self.target.name}, {self.lanes or 1} lanes",
+            *sorted(set(w.declarations.values())),
+            "",
+            f"define void @{ENTRY_POINT}(ptr noalias readonly %words, i64 %lo, i64 %hi) nounwind {{",
+            "entry:",
+            *w.lines,
+            "}",
+            "",
+        ]
+        return Program("\n".join(lines), tuple(sorted(w.symbols)), self.lanes or 1)
+
     def run(self) -> None:
-        """Write the whole function."""
-        self._read_words()
+        """Write the body of the function."""
+        self._begin()
         place = Place([self.word[at] for at in self.words.pointer], {})
         for number, at in self.words.start.items():
             place.indices[number] = self.word[at]
@@ -84,7 +101,8 @@ class _Emitter(Values):
             self.w.loop("%lo", "%hi", 1, [], lambda row, _: self._decoded(place, rows, row))
         self.w.do("ret void")
 
-    def _read_words(self) -> None:
+    def _begin(self) -> None:
+        """Read the words."""
         kinds = dict.fromkeys(self.words.pointer, "ptr")
         kinds |= {at: type_of(dtype, None) for at, dtype in zip(self.words.scalar, self.nest.scalars, strict=True)}
         for at in range(self.words.count):
@@ -153,7 +171,7 @@ class _Emitter(Values):
             self._work([Place(place.pointers, place.indices)])
             return
         size = self.word[self.words.size[self.lane_loop]]
-        self._lane_loop(size, [], lambda i, copies, masked, _: self._columns(place, i, copies, masked))
+        self._lane_loop("0", size, [], lambda i, copies, masked, _: self._columns(place, i, copies, masked))
 
     def _columns(self, place: Place, i: Operand, copies: int, masked: bool) -> list[Operand]:
         self._work(self._lane_places(place, i, copies, masked))
@@ -170,26 +188,31 @@ class _Emitter(Values):
         return found
 
     def _mask(self, i: Operand) -> Operand:
+        return self._mask_of(self.w.let(f"sub i64 {self.word[self.words.size[self.lane_loop]]}, {i}"))
+
+    def _mask_of(self, left: Operand) -> Operand:
+        """The lanes below a count, which is that of less than a turn and therefore fits."""
         lanes = self.lanes or 1
-        left = self.w.let(f"sub i64 {self.word[self.words.size[self.lane_loop]]}, {i}")
-        # Fewer than a turn's worth are left, so the count fits.
         count = self.w.splat("int32", self.w.let(f"trunc i64 {left} to i32"), lanes)
         return self.w.let(f"icmp ult <{lanes} x i32> {self.w.count('int32', lanes)}, {count}")
 
     def _lane_loop(
         self,
+        begin: Operand,
         size: Operand,
         carried: list[tuple[str, Operand]],
         body: Callable[[Operand, int, bool, list[Operand]], list[Operand]],
     ) -> list[Operand]:
-        """Full turns of ``copies`` vectors, then masked single vectors; ``carried`` goes through both."""
+        """From ``begin`` to ``size``: full turns, then masked single vectors; ``carried`` goes through all of them."""
         if self.lanes is None:
-            return self.w.loop("0", size, 1, carried, lambda i, now: body(i, 1, False, now))
-        turn = self.lanes * self.copies
-        full = self.w.let(f"and i64 {size}, {-turn}")
-        out = self.w.loop("0", full, turn, carried, lambda i, now: body(i, self.copies, False, now))
-        renewed = [(kind, last) for (kind, _), last in zip(carried, out, strict=True)]
-        return self.w.loop(full, size, self.lanes, renewed, lambda i, now: body(i, 1, True, now))
+            return self.w.loop(begin, size, 1, carried, lambda i, now: body(i, 1, False, now))
+        now = [each for _, each in carried]
+        for copies in self.turns:
+            turn = self.lanes * copies
+            full = self.w.let(f"and i64 {size}, {-turn}")  # ``begin`` is a multiple of every turn
+            now = self.w.loop(begin, full, turn, _renewed(carried, now), partial(_turn, body, copies, False))
+            begin = full
+        return self.w.loop(begin, size, self.lanes, _renewed(carried, now), partial(_turn, body, 1, True))
 
     # Phases.
 
@@ -245,48 +268,66 @@ class _Emitter(Values):
         return [number for number in self._needed(phase) if self.nest.values[number].op == "scan"]
 
     def _phase_along(self, phase: Phase, row: Place) -> None:
-        """The lanes run in the last inner loop: accumulators have lanes, which are folded at the end."""
+        """The lanes run in the last inner loop: accumulators have lanes, which are folded at the end (Note [Long rows])."""
         where, one = self._accumulators(phase, self.lanes)
+        copies = self.turns[0]
         scans = self._scans(phase)
-        carried = [each for _ in range(self.copies) for each in one]
+        several = [each for _ in range(copies) for each in one]
         for number in scans:  # what is carried from vector to vector is a single element
             value = self.nest.values[number]
             first = reductions.identity(self.w, str(value.extra), value.dtype, None)[0]
-            carried.append((type_of(value.dtype, None), first))
+            several.append((type_of(value.dtype, None), first))
 
         def turn(place: Place, i: Operand, copies: int, masked: bool, now: list[Operand]) -> list[Operand]:
             now = list(now)
             for copy, each in enumerate(self._lane_places(place, i, copies, masked)):
-                each.scans = dict(zip(scans, now[len(carried) - len(scans) :], strict=True))
+                each.scans = dict(zip(scans, now[len(several) - len(scans) :], strict=True))
                 self._element(phase, each, row, now, copy * len(one), where, self.lanes)
-                now[len(carried) - len(scans) :] = [each.scans[number] for number in scans]
+                now[len(several) - len(scans) :] = [each.scans[number] for number in scans]
             return now
 
+        def merged(now: list[Operand]) -> list[Operand]:
+            """Of several accumulators one."""
+            found = now[: len(one)]
+            for copy in range(1, copies):
+                found = self._merged(phase, where, found, now[copy * len(one) : (copy + 1) * len(one)])
+            return found
+
         size = self.word[self.words.size[self.lane_loop]]
-        out = self._inner(
-            row,
-            list(range(self.nest.outer, self.lane_loop)),
-            carried,
-            lambda place, now: self._lane_loop(
-                size,
-                [(kind, each) for (kind, _), each in zip(carried, now, strict=True)],
-                lambda i, copies, masked, inside: turn(place, i, copies, masked, inside),
-            ),
-        )
-        for (at, length), number in zip(where, phase.reductions, strict=True):
-            reduction = self.nest.reductions[number]
-            states: list[State] = [
-                tuple(out[copy * len(one) + at : copy * len(one) + at + length]) for copy in range(self.copies)
-            ]
-            while len(states) > 1:
-                states = [
-                    reductions.merge(self.w, reduction.kind, reduction.dtype, a, b, self.lanes)
-                    for a, b in zip(states[::2], states[1::2], strict=True)
-                ]
-            state = states[0]
+
+        def in_blocks(place: Place, now: list[Operand]) -> list[Operand]:
+            def block(begin: Operand, total: list[Operand]) -> list[Operand]:
+                left = self.w.let(f"sub i64 {size}, {begin}")
+                length = self.w.call("llvm.smin.i64", "i64", [("i64", left), ("i64", str(BLOCK))])
+                stop = self.w.let(f"add i64 {begin}, {length}")
+                found = self._lane_loop(begin, stop, several, partial(turn, place))
+                return self._merged(phase, where, total, merged(found))
+
+            return self.w.loop("0", size, BLOCK, _renewed(one, now), block)
+
+        def at_once(place: Place, now: list[Operand]) -> list[Operand]:
+            return self._lane_loop("0", size, _renewed(several, now), partial(turn, place))
+
+        loops = list(range(self.nest.outer, self.lane_loop))
+        rounds = [self.nest.reductions[number] for number in phase.reductions]
+        if not scans and any(each.kind == "sum" and each.dtype == "float32" for each in rounds):
+            state = self._inner(row, loops, one, in_blocks)
+        else:
+            state = merged(self._inner(row, loops, several, at_once))
+        for (at, length), number, reduction in zip(where, phase.reductions, rounds, strict=True):
+            found: State = tuple(state[at : at + length])
             if self.lanes is not None:
-                state = reductions.fold_lanes(self.w, reduction.kind, reduction.dtype, state, self.lanes)
-            row.results[number] = state[-1]  # for argmin and argmax the position
+                found = reductions.fold_lanes(self.w, reduction.kind, reduction.dtype, found, self.lanes)
+            row.results[number] = found[-1]  # for argmin and argmax the position
+
+    def _merged(self, phase: Phase, where: list[tuple[int, int]], a: list[Operand], b: list[Operand]) -> list[Operand]:
+        """Two accumulators of each reduction made one."""
+        found: list[Operand] = []
+        for (at, length), number in zip(where, phase.reductions, strict=True):
+            each = self.nest.reductions[number]
+            states = tuple(a[at : at + length]), tuple(b[at : at + length])
+            found += reductions.merge(self.w, each.kind, each.dtype, *states, self.lanes)
+        return found
 
     def _phase_across(self, phase: Phase, places: list[Place]) -> None:
         """The lanes run in an outer loop: each has an accumulator of its own, and nothing is folded."""
@@ -338,8 +379,7 @@ class _Emitter(Values):
 
         def deeper(step: Operand, now: list[Operand]) -> list[Operand]:
             moved = [self._moved(place, loops[0], step) for place in places]
-            inside = [(kind, each) for (kind, _), each in zip(carried, now, strict=True)]
-            return self._inner_many(moved, loops[1:], inside, body)
+            return self._inner_many(moved, loops[1:], _renewed(carried, now), body)
 
         return self.w.loop("0", size, 1, carried, deeper)
 
@@ -376,3 +416,18 @@ class _Emitter(Values):
             now[offset + at : offset + at + length] = state
         for store in phase.stores:
             self._write(store, place, lanes, of)
+
+
+def _renewed(carried: list[tuple[str, Operand]], now: list[Operand]) -> list[tuple[str, Operand]]:
+    """The same types, with what they are now."""
+    return [(kind, each) for (kind, _), each in zip(carried, now, strict=True)]
+
+
+def _turn(
+    body: Callable[[Operand, int, bool, list[Operand]], list[Operand]],
+    copies: int,
+    masked: bool,
+    i: Operand,
+    now: list[Operand],
+) -> list[Operand]:
+    return body(i, copies, masked, now)

@@ -191,6 +191,16 @@ class PolicyConformance:
         assert len(given) == len(set(given)) < 100
         assert len(policy) == 0
 
+    def test_a_key_that_goes_while_others_are_kept_is_no_candidate(self) -> None:
+        policy = self.filled(100)
+        given = []
+        for key in policy.candidates():
+            assert key in policy
+            given.append(key)
+            policy.remove(min(set(policy.candidates()) - set(given), default=0))
+        assert len(given) == len(set(given)) == 50
+        assert sorted(policy.candidates()) == sorted(given)
+
     @pytest.mark.parametrize("again", ["touch", "take out and put back", "add more"])
     def test_a_pass_ends_while_others_work(self, again: str) -> None:
         policy = self.filled(100)

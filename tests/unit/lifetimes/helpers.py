@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import gc
 import os
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 import lifetimes
 from lifetimes import Lifetime, locks, reaper
 from lifetimes.cell import live
+from lifetimes.testing.disturb import lets_others_in
 
 ROOT = Path(lifetimes.__file__).parent
 PACKAGE = str(ROOT) + os.sep
@@ -28,7 +30,7 @@ class Runtime:
     def __init__(self) -> None:
         self.log: list[Any] = []
         self.made: list[int] = []
-        self.idle = False
+        self.task = Task()
 
     def create(self, *args: Any) -> int:
         handle = 1000 + len(self.made)
@@ -47,6 +49,30 @@ class Runtime:
         assert not lost, f"lost: {lost}"
 
 
+class Task:
+    """Work in flight: a test says when it has finished, or failed."""
+
+    def __init__(self, finished: bool = False, error: BaseException | None = None) -> None:
+        self.finished = finished
+        self.error = error
+        self.asked = 0
+
+    def completed(self) -> bool:
+        self.asked += 1
+        if self.error is not None:
+            raise self.error
+        return self.finished
+
+
+class Ticket(Task):
+    """Work of one stream, which completes in order."""
+
+    def __init__(self, stream: int, sequence: int) -> None:
+        super().__init__()
+        self.stream_key = stream
+        self.sequence = sequence
+
+
 def check_quiet() -> None:
     """Nothing is torn: every rule of the registry holds, locks are free, and the next drop releases at once."""
     lifetimes.drain()
@@ -60,10 +86,18 @@ def check_quiet() -> None:
 
 @contextmanager
 def unraisable() -> Iterator[list[Any]]:
-    """What would have gone to ``sys.unraisablehook`` meanwhile: the exceptions."""
+    """What would have gone to ``sys.unraisablehook`` meanwhile: the exceptions, without the frames that they hold."""
     found: list[Any] = []
     previous = sys.unraisablehook
-    sys.unraisablehook = lambda info: found.append(info.exc_value)
+
+    def hook(info: Any) -> None:
+        error = info.exc_value
+        while error is not None:
+            error.__traceback__ = None
+            error = error.__cause__ or error.__context__
+        found.append(info.exc_value)
+
+    sys.unraisablehook = hook
     try:
         yield found
     finally:
@@ -85,29 +119,43 @@ def no_collector() -> Iterator[None]:
 class Strike:
     """Calls ``act`` once, at event number ``step`` of those that happen inside the package.
 
-    An event is a line or a bytecode about to run, or a function entered or left.  ``also`` adds the entry into functions
-    elsewhere, which is where a signal strikes a finalizer before its first instruction.
+    An event is a line or a bytecode about to run, or a function entered or left.  With ``signals`` only those count where
+    CPython looks for signals: after the entry into a function, a call or a jump back.  ``also`` adds the entry into
+    functions elsewhere, which is where a signal strikes a finalizer before its first instruction.
     """
 
-    def __init__(self, step: int, act: Callable[[], object], also: tuple[Callable[..., Any], ...] = ()) -> None:
+    def __init__(
+        self, step: int, act: Callable[[], object], *, also: tuple[Callable[..., Any], ...] = (), signals: bool = False
+    ) -> None:
         self.left = step
         self.act = act
         self.codes = {function.__code__ for function in also}
+        self.signals = signals
+        self.package = PACKAGE
         self.where: tuple[str, int, str] | None = None
+        self.last: dict[int, str] = {}  # by id: a frame that is held holds what it held
 
     def trace(self, frame: FrameType, event: str, arg: object) -> Any:
-        inside = frame.f_code.co_filename.startswith(PACKAGE)
+        inside = frame.f_code.co_filename.startswith(self.package)
         if not inside and (frame.f_code not in self.codes or event != "call"):
             return None
         frame.f_trace_opcodes = inside
-        # Where CPython cleans up after a handled exception there is no line.  An exception raised there leaves that one
-        # behind as if it were still being handled, with all the frames in its traceback.
-        if self.where is None and event != "exception" and frame.f_lineno is not None:
+        if self.where is None and self.counts(frame, event):
             self.left -= 1
             if self.left < 0:
                 self.where = (frame.f_code.co_name, frame.f_lineno, event)
                 self.act()
         return self.trace if inside else None
+
+    def counts(self, frame: FrameType, event: str) -> bool:
+        if self.signals:
+            before = self.last.pop(id(frame), "")
+            if event in ("call", "opcode"):
+                self.last[id(frame)] = dis.opname[frame.f_code.co_code[frame.f_lasti]]
+            return event == "opcode" and lets_others_in(before)
+        # Where CPython cleans up after a handled exception there is no line.  An exception raised there leaves that one
+        # behind as if it were still being handled, with all the frames in its traceback.
+        return event != "exception" and frame.f_lineno is not None
 
     def run(self, function: Callable[..., object], *args: Any) -> None:
         previous = sys.gettrace()

@@ -6,6 +6,10 @@ bytecode, every entry and return.  CPython delivers signals at far fewer points;
 
 from __future__ import annotations
 
+import functools
+import gc
+import itertools
+import signal
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -14,21 +18,20 @@ import pytest
 
 import lifetimes
 from lifetimes import Lifetime, locks
-from tests.unit.lifetimes.helpers import Runtime, Strike, check_quiet, interrupt, no_collector, registered, unraisable
+from tests.unit.lifetimes.helpers import (
+    Runtime,
+    Strike,
+    Task,
+    check_quiet,
+    interrupt,
+    no_collector,
+    registered,
+    unraisable,
+)
 
 pytestmark = pytest.mark.filterwarnings("ignore::lifetimes.CleanupWarning")
 LIMIT = 20_000
 """No call here has as many steps: a loop that gets there does not end."""
-
-
-class Work:
-    """A task that has finished when the runtime says that all of it has."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-
-    def completed(self) -> bool:
-        return self.runtime.idle
 
 
 # Each action gets a runtime, and what the preparation before it returned.
@@ -58,8 +61,7 @@ def close(runtime: Runtime, owned: Lifetime[Any]) -> None:
 
 
 def close_waiting(runtime: Runtime, owned: Lifetime[Any]) -> None:
-    runtime.idle = True
-    owned.after(Work(runtime))
+    owned.after(Task(finished=True))
     owned.close(wait=True)
 
 
@@ -93,11 +95,12 @@ def deferred_block(runtime: Runtime, owned: list[Any]) -> None:
 
 
 def drop_while_working(runtime: Runtime, owned: list[Any]) -> None:
-    owned[-1].after(Work(runtime))
+    task = runtime.task = Task()
+    owned[-1].after(task)
     owned.clear()
     lifetimes.drain()
     assert runtime.made[0] not in runtime.log
-    runtime.idle = True
+    task.finished = True
     lifetimes.drain()
 
 
@@ -168,10 +171,15 @@ ACTIONS: dict[str, tuple[Callable[[Runtime], Any], Callable[[Runtime, Any], Any]
 }
 
 
-def strike_everywhere(prepare: Callable[[Runtime], Any], act: Callable[[Runtime, Any], Any]) -> int:
-    """Interrupt ``act`` at each of its steps in turn; the number of steps."""
+ALWAYS_EVERYWHERE = ("acquire", "use", "close", "drain", "drop")
+
+
+def strike_everywhere(
+    prepare: Callable[[Runtime], Any], act: Callable[[Runtime, Any], Any], first: int = 0, stride: int = 1
+) -> int:
+    """Interrupt ``act`` at each of its steps in turn, or at one in so many; the number of steps."""
     before = registered()
-    for step in range(LIMIT):
+    for step in range(first, LIMIT, stride):
         runtime = Runtime()
         strike = Strike(step, interrupt, also=(Runtime.free, Runtime.create))
         subject = prepare(runtime)
@@ -188,7 +196,7 @@ def strike_everywhere(prepare: Callable[[Runtime], Any], act: Callable[[Runtime,
         try:
             assert not locks.held_here()
             assert threading.get_ident() not in locks.busy
-            runtime.idle = True
+            runtime.task.finished = True
             if isinstance(subject, list):
                 subject.clear()
             del subject
@@ -205,7 +213,17 @@ def strike_everywhere(prepare: Callable[[Runtime], Any], act: Callable[[Runtime,
 
 @pytest.mark.parametrize("name", ACTIONS)
 def test_an_interrupt_at_any_step_leaves_nothing_behind(name: str) -> None:
-    """Nothing lost after it is stored, nothing released twice; locks free, no mark left, pins gone."""
+    """Nothing lost after it is stored, nothing released twice; locks free, no mark left, pins gone.
+
+    The calls that most others are made of at each step, the others at a third of them.
+    """
+    stride = 1 if name in ALWAYS_EVERYWHERE else 3
+    assert strike_everywhere(*ACTIONS[name], list(ACTIONS).index(name) % stride, stride) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in ACTIONS if name not in ALWAYS_EVERYWHERE])
+def test_an_interrupt_at_every_single_step_leaves_nothing_behind(name: str) -> None:
     assert strike_everywhere(*ACTIONS[name]) > 50
 
 
@@ -213,3 +231,64 @@ def test_acquire_is_interrupted_at_five_hundred_points_at_least() -> None:
     """getkyo/kyo#1820: an interrupt between acquiring a resource and registering its finalizer."""
     points = strike_everywhere(one, acquire) + strike_everywhere(one, acquire_and_keep)
     assert points >= 500
+
+
+def free_in_python(log: list[int], handle: int) -> None:
+    log.append(handle)
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="needs interval timers")
+def test_real_signals_at_random_moments() -> None:
+    """A handler that raises, a few hundred times, wherever the timer finds the program."""
+    numbers, log, struck = itertools.count(), list[int](), [0]
+    parents = [Lifetime(None)]
+
+    def strike(number: int, frame: object) -> None:
+        struck[0] += 1
+        raise KeyboardInterrupt
+
+    def program() -> None:
+        while struck[0] < 400:
+            # Created and freed in C, in one step each: what an interrupt can do to a function of the user's is his affair.
+            held = [Lifetime.acquire(numbers.__next__, finalizer=log.append, parents=parents) for _ in range(3)]
+            held.append(Lifetime.acquire(numbers.__next__, finalizer=functools.partial(free_in_python, log)))
+            held[0].add_finalizer(int)
+            with held[1].use():
+                pass
+            held.pop(0).close()
+            with lifetimes.defer():
+                held.pop()
+
+    previous = signal.signal(signal.SIGALRM, strike)
+    foreign: list[BaseException] = []
+    with no_collector(), unraisable() as swallowed:
+        while struck[0] < 400:
+            try:
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, 0.0003, 0.0007)
+                    program()
+                finally:
+                    signal.setitimer(signal.ITIMER_REAL, 0)
+            except KeyboardInterrupt:
+                pass
+            except BaseExceptionGroup as group:
+                foreign += [group] * (not struck_only(group))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, previous)
+    assert not foreign
+    assert [error for error in swallowed if not isinstance(error, KeyboardInterrupt)] == []
+    gc.collect()
+    while lifetimes.drain():
+        pass
+    parents.clear()
+    made = next(numbers)
+    assert sorted(log) == list(range(made))
+    assert made > 400
+    check_quiet()
+
+
+def struck_only(error: BaseException) -> bool:
+    """Nothing but interrupts."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(map(struck_only, error.exceptions))
+    return isinstance(error, KeyboardInterrupt)

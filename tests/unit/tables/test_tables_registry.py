@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from lifetimes import tables
 from lifetimes.tables import OrderedTable, Table
 from lifetimes.tables.dict import DictTable
+from lifetimes.tables.intmap import IntMapTable
 from lifetimes.tables.judy import JudyTable
 from lifetimes.tables.sorted import SortedTable
 
@@ -47,12 +49,40 @@ def rows() -> Iterator[None]:
     tables._parts.rows.update(before)
 
 
+BUILT_IN = {"dict", "sorted", "judy", "btree", "intmap"}
+
+
 def test_names() -> None:
-    assert tables.names() == ("dict", "sorted", "judy")
-    assert tables.names(ordered=True) == ("sorted", "judy")
+    assert set(tables.names()) >= BUILT_IN
+    assert set(tables.names(ordered=True)) >= {"sorted", "judy", "intmap"}
+    assert "dict" not in tables.names(ordered=True)
 
 
-@pytest.mark.parametrize(("name", "kind"), [("dict", DictTable), ("sorted", SortedTable), ("judy", JudyTable)])
+def test_the_default_for_an_ordered_table_can_be_made() -> None:
+    assert tables.default_ordered() == ("btree" if find_spec("BTrees") else "sorted")
+    assert tables.default_ordered() in tables.names(ordered=True)
+
+
+def test_without_its_package_a_table_says_which_extra_brings_it_and_another_is_the_default() -> None:
+    code = """
+import sys
+sys.modules["BTrees"] = None
+from lifetimes import tables
+print(tables.default_ordered(), "btree" in tables.names(ordered=True))
+try:
+    tables.make("btree")
+except ValueError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("sorted False\nthe table 'btree' is not usable here: ")
+    assert "install the extra device-lifetimes[tables]" in done.stdout
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("dict", DictTable), ("sorted", SortedTable), ("judy", JudyTable), ("intmap", IntMapTable)]
+)
 def test_a_name_makes_a_new_table_each_time(name: str, kind: type) -> None:
     one, other = tables.make(name), tables.make(name)
     assert type(one) is type(other) is kind
@@ -75,7 +105,7 @@ def test_a_registered_table_is_made_by_its_name() -> None:
     tables.register("late", "no_such_module:Table")  # imported when it is made
     assert type(tables.make("mine")) is Mine
     assert tables.names()[-2:] == ("mine", "late")
-    assert tables.names(ordered=True) == ("sorted", "judy")
+    assert not {"mine", "late"} & set(tables.names(ordered=True))
     with pytest.raises(ValueError, match=r"'late' is not usable here: .*no_such_module"):
         tables.make("late")
 
@@ -101,9 +131,10 @@ def test_a_name_is_given_once() -> None:
     ],
 )
 def test_a_bad_registration_is_refused(name: Any, factory: Any, error: type[Exception]) -> None:
+    before = tables.names()
     with pytest.raises(error):
         tables.register(name, factory)
-    assert tables.names() == ("dict", "sorted", "judy")
+    assert tables.names() == before
 
 
 def test_an_unknown_name_is_told_what_there_is() -> None:

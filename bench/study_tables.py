@@ -1,0 +1,284 @@
+"""The tables against each other, from a hundred keys to ten million; fills ``choosing-a-table.md``.
+
+``python -m bench.study_tables TABLE COUNT PATTERN`` measures one table of one size and prints JSON; `publish` does them all,
+each in a process of its own.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import sys
+from array import array
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any, Final
+
+import numpy as np
+
+import lifetimes
+from bench.study import DOCS, apart, best_pass, markdown, nanoseconds, plot, stamp, write_parts
+from lifetimes import tables
+from lifetimes.tables.protocol import OrderedTable, Table
+
+__all__ = ["measure", "publish"]
+
+COUNTS: Final = (100, 1_000, 10_000, 100_000, 1_000_000)
+LARGEST: Final = 10_000_000
+SLOW: Final = ("intmap",)
+"""Tables that are not measured at the largest size, where they take minutes."""
+PATTERNS: Final = ("random", "device")
+SHOWN: Final = ((100, "random"), (10_000, "random"), (1_000_000, "random"), (LARGEST, "random"), (1_000_000, "device"))
+OPERATIONS: Final = ("insert", "get, fresh", "get, same", "mutate", "delete", "floor", "scan")
+VALUE: Final = object()
+PAGE: Final = DOCS / "choosing-a-table.md"
+
+
+def keys_of(count: int, pattern: str) -> array[int]:
+    """Any 64-bit numbers, or addresses as drivers give them: blocks one after the other, of 256 bytes to 2 MiB."""
+    random = Random(count)
+    if pattern == "random":
+        return array("Q", np.random.default_rng(count).integers(0, 2**64, count, np.uint64).tobytes())
+    addresses, at = array("Q"), 0x7F00_0000_0000
+    for _ in range(count):
+        addresses.append(at)
+        at += 256 << random.choice((0, 0, 1, 2, 4, 4, 7, 10, 13))
+    return addresses
+
+
+def measure(name: str, count: int, pattern: str) -> dict[str, float]:
+    """Seconds of one operation each, and bytes of an entry."""
+    stored = keys_of(count, pattern)
+    found: dict[str, float] = {}
+    gc.collect()
+    before = resident()
+    table = tables.make(name)
+    insert = table.insert
+    for key in stored:  # an array gives a new int each time, so the table alone holds its keys
+        insert(key, VALUE)
+    del insert
+    if count >= 100_000:
+        gc.collect()
+        found["bytes"] = (resident() - before) / count
+        churn(table, stored, found)
+        found["bytes after churn"] = (resident() - before) / len(table)
+    del table
+    gc.collect()
+
+    random = Random(7)
+    order = array("Q", random.sample(stored.tolist(), len(stored)))
+    same = random.sample(held := stored.tolist(), len(held))
+    fresh = order.tolist()
+    mutated = fresh[: min(count, 200_000)]
+
+    def fill() -> Table[Any]:
+        made = tables.make(name)
+        for key in held:
+            made.insert(key, VALUE)
+        return made
+
+    found["insert"] = best_pass(fill) / count
+    full = fill()
+    found["get, fresh"] = best_pass(partial(each, full.get, fresh)) / count
+    found["get, same"] = best_pass(partial(each, full.get, same)) / count
+    found["mutate"] = best_pass(partial(each_with, full.mutate, mutated, unchanged)) / len(mutated)
+    if isinstance(full, OrderedTable):
+        inside = [key + 100 for key in fresh if key < 2**63] or fresh
+        found["floor"] = best_pass(partial(each, full.floor, inside)) / len(inside)
+    found["snapshot"] = best_pass(full.snapshot)
+    found["scan"] = best_pass(lambda: through(full.snapshot())) / count
+    found["delete"] = min(emptied(fill(), fresh) for _ in range(3 if count <= 100_000 else 1)) / count
+    return found
+
+
+def churn(table: Table[Any], stored: array[int], found: dict[str, float]) -> None:
+    """Twice, nine tenths of the keys go in any order and as many new ones come.
+
+    Everything is kept in arrays, so that what is measured afterwards is the memory of the table and not of lists.
+    """
+    random = np.random.default_rng(7)
+    keys = random.permutation(np.frombuffer(stored, np.uint64))
+    turned = len(keys) * 9 // 10
+    spent = 0.0
+    for _ in range(2):
+        gone = array("Q", keys[:turned].tobytes())
+        new = array("Q", random.integers(0, 2**64, turned, np.uint64).tobytes())
+
+        def turn(gone: array[int] = gone, new: array[int] = new) -> None:
+            for key in gone:
+                table.pop(key)
+            for key in new:
+                table.insert(key, VALUE)
+
+        spent += best_pass(turn, fewest=1, most=1)
+        keys = random.permutation(np.concatenate([keys[turned:], np.frombuffer(new, np.uint64)]))
+    del keys, gone, new
+    gc.collect()
+    found["churn"] = spent / (4 * turned)
+
+
+def each(call: Callable[[int], object], keys: list[int]) -> None:
+    for key in keys:
+        call(key)
+
+
+def each_with(call: Callable[[int, Any], object], keys: list[int], argument: object) -> None:
+    for key in keys:
+        call(key, argument)
+
+
+def unchanged(value: object) -> object:
+    return value
+
+
+def through(items: Any) -> None:
+    for _ in items:
+        pass
+
+
+def emptied(table: Table[Any], keys: list[int]) -> float:
+    """Seconds in which all keys go."""
+    return best_pass(partial(each, table.pop, keys), fewest=1, most=1)
+
+
+def resident() -> int:
+    """Bytes of this process that are in memory."""
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+# The page.
+
+
+def publish() -> None:
+    """Measure everything and write the page and its plot.  Takes a quarter of an hour, or so."""
+    names = list(tables.names())
+    cells: dict[tuple[str, int, str], dict[str, float]] = {}
+    for pattern in PATTERNS:
+        for count in (*COUNTS, LARGEST):
+            for name in names:
+                if count == LARGEST and (name in SLOW or pattern != "random"):
+                    continue
+                cells[name, count, pattern] = apart("bench.study_tables", name, count, pattern)
+                print(f"  {pattern} {count:>10,} {name}", file=sys.stderr, flush=True)
+    parts = {"where": stamp()}
+
+    def timed(count: int, pattern: str) -> str:
+        there = [name for name in names if (name, count, pattern) in cells]
+        rows = [
+            [f"`{name}`", *(nanoseconds(cells[name, count, pattern].get(each)) for each in OPERATIONS)]
+            for name in there
+        ]
+        return markdown([f"{count:,} keys", *OPERATIONS], rows)
+
+    for count, pattern in SHOWN:
+        parts[f"{pattern} {count}"] = timed(count, pattern)
+    rows = []
+    for name in names:
+        cell = cells[name, 1_000_000, "random"]
+        sizes = [f"{cell['bytes']:.0f}", f"{cell['bytes after churn']:.0f}"]
+        rows.append([f"`{name}`", *sizes, nanoseconds(cell["churn"]), nanoseconds(cell["snapshot"])])
+    head = ["1,000,000 keys", "bytes an entry", "after churn", "one write of the churn", "one snapshot"]
+    parts["memory"] = markdown(head, rows)
+    parts["share"] = shares()
+    write_parts(PAGE, parts)
+    panels = {
+        f"{operation}, {pattern} keys": {
+            name: [(count, cells[name, count, pattern][operation] * 1e9) for count in (*COUNTS, LARGEST)
+                   if operation in cells.get((name, count, pattern), {})]
+            for name in names if operation in cells[name, 100, pattern]
+        }
+        for operation, pattern in (("get, fresh", "random"), ("get, same", "random"), ("insert", "random"), ("floor", "device"))
+    }  # fmt: skip
+    plot(DOCS / "choosing-a-table.svg", panels, across="keys", up="ns")
+
+
+def shares() -> str:
+    """How much of a program's time its look-ups take."""
+    rows = []
+    for name in ("dict", "judy", "intmap"):
+        for program, found in programs(name).items():
+            share = found["uses"] * found["lookup"] / found["seconds"]
+            rows.append([program, f"`{name}`", f"{found['uses']:,.0f}", nanoseconds(found["seconds"] / found["uses"]),
+                         nanoseconds(found["lookup"]), f"{share:.2%}"])  # fmt: skip
+    rows.sort(key=lambda row: row[0])
+    return markdown(["program", "table", "uses", "time for each use", "of that in the look-up", "share"], rows)
+
+
+def programs(name: str) -> dict[str, dict[str, float]]:
+    """Each in a process of its own."""
+    return {
+        "`lifetimes demo`, 256 MiB under 64 MiB": apart("bench.study_tables", "demo", name),
+        "replay of the trace, host, 256 MiB": apart("bench.study_tables", "replay", name, "host"),
+        "replay of the trace, nothing moved, 256 MiB": apart("bench.study_tables", "replay", name, "null"),
+        "uses of 10,000 resident arrays and nothing else": apart("bench.study_tables", "resident", name),
+    }
+
+
+def run_demo(name: str) -> dict[str, float]:
+    """The demo, and the look-ups that its arrays would cost, each asked for anew."""
+    from lifetimes.cli import main
+
+    read, write = os.pipe()
+    saved = os.dup(1)
+    os.dup2(write, 1)
+    try:
+        main(["demo", "--table", name, "--json", "--quiet"])
+        sys.stdout.flush()
+    finally:
+        os.dup2(saved, 1)
+        os.close(write)
+    with os.fdopen(read) as file:
+        told = json.loads(file.read())
+    uses = told["statistics"]["hits"] + told["statistics"]["misses"]
+    return {"uses": uses, "seconds": told["seconds"]["work"], "lookup": one_lookup(name, 64)}
+
+
+def run_replay(name: str, backend: str) -> dict[str, float]:
+    """The recorded trace."""
+    from lifetimes.replay.play import play
+    from lifetimes.replay.trace import read_trace
+
+    trace = read_trace(DOCS.parent.parent / "bench" / "data" / "cloudphysics-io.csv.gz")
+    played = play(trace, backend=backend, table=name, limit=256 << 20, check=False)
+    return {"uses": played.uses, "seconds": played.seconds, "lookup": played.lookup_seconds}
+
+
+def run_resident(name: str) -> dict[str, float]:
+    """Nothing but uses."""
+    with lifetimes.open("host", memory_limit="64MiB", table=name) as device:
+        manager = device.manager
+        keys = [manager.add(256) for _ in range(10_000)]
+
+        def use_each() -> None:
+            for key in keys:
+                with manager.use(key):
+                    pass
+
+        for key in keys:
+            with manager.use(key, "w"):
+                pass
+        seconds = best_pass(use_each)
+        lookup = max(0.0, best_pass(partial(each, manager.table.get, keys)) - best_pass(partial(through, keys)))
+    return {"uses": len(keys), "seconds": seconds, "lookup": lookup / len(keys)}
+
+
+def one_lookup(name: str, count: int) -> float:
+    """Seconds of one look-up among so many, without the loop around it."""
+    table = tables.make(name)
+    for key in range(count):
+        table.insert(key, VALUE)
+    keys = list(range(count)) * 100
+    return max(0.0, best_pass(partial(each, table.get, keys)) - best_pass(partial(through, keys))) / len(keys)
+
+
+if __name__ == "__main__":
+    what, *words = sys.argv[1:]
+    runs: dict[str, Callable[..., dict[str, float]]] = {
+        "demo": run_demo,
+        "replay": run_replay,
+        "resident": run_resident,
+    }
+    print(json.dumps(runs[what](*words) if what in runs else measure(what, int(words[0]), words[1])))

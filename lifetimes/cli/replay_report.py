@@ -1,0 +1,133 @@
+"""What replays came to, for people: a table to compare, and the progress on the way."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from lifetimes.cli.console import Output
+from lifetimes.replay.play import Played
+from lifetimes.replay.trace import Trace
+from lifetimes.sizes import format_bytes
+
+__all__ = ["ReplayProgress", "print_report"]
+
+
+class ReplayProgress:
+    """A bar on stderr for what is being done now, and nothing where nobody watches.
+
+    >>> with ReplayProgress(quiet=True) as progress:
+    ...     progress.of("read")(1, 2)
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            console=Console(file=sys.stderr),
+            transient=True,
+            disable=quiet or not sys.stderr.isatty(),
+        )
+        self._task = self._progress.add_task("", total=None)
+
+    def of(self, what: str) -> Callable[[int, int], None]:
+        """Begin something; the result is told how much of how much is done."""
+        self._progress.reset(self._task, description=what, total=1)
+
+        def step(done: int, total: int) -> None:
+            self._progress.update(self._task, completed=done, total=total)
+
+        return step
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+
+def print_report(trace: Trace, runs: list[Played], *, plot: str | None) -> None:
+    """Print it to stdout."""
+    console = Output()
+    console.print(Text(describe(trace)))
+    console.print()
+    console.print(comparison(trace, runs))
+    for line in remarks(trace, runs, plot):
+        console.print(line)
+
+
+def describe(trace: Trace) -> str:
+    """The trace in a line.
+
+    >>> describe(Trace("t.csv", keys=[1, 2, 1], sizes=[64, 64, 32], changes=1))
+    't.csv: 3 uses of 2 keys, 128 B if all were held at once, 1 with another size than the use before'
+    """
+    events = "allocations and frees" if trace.allocations else "uses"
+    together = "at most allocated at once" if trace.allocations else "if all were held at once"
+    line = f"{trace.name}: {len(trace):,} {events} of {len(set(trace.keys)):,} {'arrays' if trace.allocations else 'keys'}, "
+    line += f"{format_bytes(trace.footprint())} {together}"
+    if trace.changes:
+        line += f", {trace.changes:,} with another size than the use before"
+    return line
+
+
+def comparison(trace: Trace, runs: list[Played]) -> Table:
+    """A row for each replay."""
+    table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="bold")
+    for name in ("limit", "table", "policy"):
+        table.add_column(f"\n{name}", no_wrap=True)
+    each_step = "step" if trace.allocations else "use"
+    names = ["\nhits", "\nmisses", "miss\nratio"] if not trace.allocations else []
+    names += ["evic-\ntions", "bytes\nup", "bytes\nback", f"time a\n{each_step}", "look-\nup"]
+    for name in names:
+        table.add_column(name, justify="right", no_wrap=True)
+    last = None
+    best = {each.limit: min(other.misses for other in runs if other.limit == each.limit) for each in runs}
+    for each in runs:
+        if last not in (None, each.limit):
+            table.add_row()
+        last = each.limit
+        cells: list[str | Text] = [format_bytes(each.limit), each.table, each.policy]
+        if not trace.allocations:
+            style = "bold" if each.misses == best[each.limit] and len(runs) > 1 else ""
+            cells += [f"{each.hits:,}", Text(f"{each.misses:,}", style), Text(f"{each.miss_ratio:.3f}", style)]
+        cells += [f"{each.evictions:,}", format_bytes(each.upload_bytes), format_bytes(each.copyback_bytes)]
+        cells += [f"{each.seconds_per_use * 1e6:.2f} us", f"{each.lookup_share:.1%}"]
+        table.add_row(*cells)
+    return table
+
+
+def remarks(trace: Trace, runs: list[Played], plot: str | None) -> list[Text]:
+    """What else there is to know."""
+    lines = []
+    wrong, checked = sum(each.wrong for each in runs), sum(each.checked for each in runs)
+    if wrong:
+        lines.append(
+            Text(f"{wrong:,} of {checked:,} arrays did NOT hold what they should; please report this", "bold red")
+        )
+    elif checked:
+        lines.append(Text(f"content: {checked:,} arrays were compared, each holds what it should", "green"))
+    if runs[0].replaced:
+        lines.append(Text(f"{runs[0].replaced:,} uses found their key with another size: a new array took its place"))
+    too_large = max(each.too_large for each in runs)
+    if too_large:
+        lines.append(Text(f"{too_large:,} steps are of arrays larger than the smallest limit; they were passed over"))
+    if trace.bad_lines:
+        lines.append(Text(f"{trace.bad_lines:,} malformed lines were passed over"))
+    if trace.failures:
+        lines.append(Text(f"{trace.failures:,} allocations failed when the trace was recorded; they were passed over"))
+    if plot is not None:
+        lines.append(Text(f"miss-ratio curves: {plot}"))
+    return lines

@@ -1,0 +1,116 @@
+"""The end of a manager, and what it does at quiet moments before."""
+
+from __future__ import annotations
+
+from _thread import get_ident
+from typing import TYPE_CHECKING
+
+from lifetimes.errors import BusyError, ClosedError
+from lifetimes.failures import warn
+from lifetimes.locks import held_here, lock
+from lifetimes.manager import moves
+
+if TYPE_CHECKING:
+    from lifetimes.manager.core import Manager
+    from lifetimes.timeline import Timeline
+
+__all__ = ["close", "refuse_pinned", "run_late"]
+
+
+def close(manager: Manager) -> None:
+    """See `Manager.close`.  What fails on the way does not keep the rest from its end; it is raised as one group."""
+    if manager.ended:
+        return
+    with lock:
+        refuse_pinned(manager)
+        manager.closed = True
+        emptied = False
+        try:
+            _wait_for_moves(manager)
+            refuse_pinned(manager)
+            for _, entry in manager.table.snapshot():
+                moves.release(manager, entry)
+            emptied = True
+        finally:
+            if not emptied:
+                manager.closed = False
+                manager.waiting.note()
+    failures: list[Exception] = []
+    _wait_for_work(manager, failures)
+    manager.evictor.copybacks.clear()
+    run_late(manager)
+    manager.memory.purge()
+    if not manager.memory.blocks:
+        _end_streams(manager, failures)
+        if manager.owns_store:
+            manager.host_store.close()
+        else:
+            manager.host_store.settle()
+        manager.ended = True
+    if failures:
+        raise failures[0] if len(failures) == 1 else ExceptionGroup("closing the manager failed", failures)
+
+
+def refuse_pinned(manager: Manager) -> None:
+    """Under the lock.  Errors: `BusyError` that names what is pinned, and by which thread."""
+    for entry in manager.pinned:
+        threads = ", ".join(str(thread) for thread in sorted({max(each, ~each) for each in entry.pins.values()}))
+        raise BusyError(f"cannot close while {entry!r} is in use by thread {threads}; leave its `with` block first")
+
+
+def _wait_for_moves(manager: Manager) -> None:
+    """Under the lock: until no thread is in the middle of moving an entry."""
+    while manager.moving:
+        for entry in manager.moving:
+            if entry.owner == get_ident():
+                raise BusyError(f"cannot close while this very thread is moving {entry!r}")
+        manager.waiting.wait(manager.waiting.changes)
+
+
+def _wait_for_work(manager: Manager, failures: list[Exception]) -> None:
+    with lock:
+        tickets = [ticket for block in manager.memory.pool.blocks() for ticket in block.tickets]
+    latest: dict[Timeline, int] = {}
+    for timeline, sequence in tickets:
+        latest[timeline] = max(sequence, latest.get(timeline, 0))
+    for timeline in (manager.stream, *manager.own_streams):
+        latest.setdefault(timeline, 0)
+    for timeline, sequence in latest.items():
+        try:
+            if not timeline.borrowed and not timeline.closed:
+                manager.driver.synchronize(timeline.handle)  # needs no event, which could not be had
+                timeline.settle()
+            timeline.wait(sequence)
+        except ClosedError:  # the context is gone, and all work with it
+            timeline.close()
+        except Exception as error:
+            failures.append(error)
+
+
+def _end_streams(manager: Manager, failures: list[Exception]) -> None:
+    for timeline in manager.own_streams:
+        try:
+            timeline.close()
+        except Exception as error:
+            failures.append(error)
+    for slot in manager.handles:
+        try:
+            while slot:
+                manager.driver.destroy_stream(slot.pop())
+        except Exception as error:
+            failures.append(error)
+
+
+def run_late(manager: Manager) -> None:
+    """Do what could not be done where it came up: under the lock, in a finalizer, inside an interrupted call."""
+    if held_here():
+        return
+    while manager.late:
+        try:
+            job = manager.late.popleft()
+        except IndexError:  # another thread took the last one
+            return
+        try:
+            job()
+        except Exception as error:
+            warn(f"what was put off could not be done: {type(error).__name__}: {error}", error)

@@ -1,0 +1,260 @@
+"""The report in its forms: golden text, JSON and HTML, and what reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lifetimes
+from lifetimes import Lifetime
+from lifetimes.leaks import collect, diff, group, warn_below
+from lifetimes.leaks.document import as_document, as_json, from_document, load, save
+from lifetimes.leaks.page import as_html, save_html
+from lifetimes.leaks.reports import worth_explaining
+from lifetimes.leaks.text import as_text, difference_renderable, renderable
+from tests.unit.leaks.fixed import ROWS, fixed_report
+
+GOLDEN = Path(__file__).parent / "golden"
+RENEW = bool(os.environ.get("RENEW_GOLDEN"))
+"""Set it to write the golden files anew, then look at the difference."""
+
+
+def check(name: str, text: str) -> None:
+    path = GOLDEN / name
+    if RENEW:
+        path.write_text(text, encoding="utf-8")
+    assert text == path.read_text(encoding="utf-8")
+
+
+def stripped(page: str) -> str:
+    """The page without style and script, which are files of their own."""
+    page = re.sub(r"<style>.*?</style>", "<style></style>", page, flags=re.DOTALL)
+    return re.sub(r"<script>.*?</script>", "<script></script>", page, flags=re.DOTALL)
+
+
+def test_golden_text() -> None:
+    text = as_text(renderable(fixed_report()))
+    assert max(map(len, text.splitlines())) <= 80
+    check("report.txt", text)
+
+
+def test_golden_text_of_a_difference() -> None:
+    report = fixed_report()
+    before = report.snapshot.without([7, 8])
+    check("difference.txt", as_text(difference_renderable(diff(before, report.snapshot))))
+
+
+def test_golden_json() -> None:
+    check("report.json", json.dumps(as_document(fixed_report()), indent=1) + "\n")
+
+
+def test_golden_html() -> None:
+    check("page.html", stripped(as_html(fixed_report())))
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_text_keeps_to_its_width(width: int) -> None:
+    assert max(map(len, as_text(renderable(fixed_report()), width).splitlines())) <= width
+
+
+def test_json_loads_back(tmp_path: Path) -> None:
+    report = fixed_report()
+    save(report, tmp_path / "report.json")
+    again = load(tmp_path / "report.json")
+    assert as_json(again) == as_json(report)
+    assert list(again.snapshot) == ROWS
+    assert again.leaks == report.leaks
+    assert again.recording is not None
+    assert again.recording.peak == report.recording.peak  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"schema": "something else"}, "no report"),
+        ({"version": 2}, "version 2"),
+        ({"snapshot": {}}, "damaged"),
+        ({"reasons": [{"key": 1}]}, "damaged"),
+        ({"recording": {"sites": 1}}, "damaged"),
+        ({"leaked": 7}, "damaged"),
+    ],
+)
+def test_what_is_no_report_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(json.dumps(as_document(fixed_report()) | change))
+    with pytest.raises(ValueError, match=says) as caught:
+        load(path)
+    assert str(path) in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "nonsense", '{"schema": "lifetimes.leaks"}', "7"])
+def test_other_files_are_refused(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=r"other\.json"):
+        load(path)
+
+
+class Links(HTMLParser):
+    """Everything in a page that would load something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        for name, value in attrs:
+            if name in ("src", "href", "action", "data", "srcset") and value and value != "data:,":
+                self.found.append(f"{tag} {name}={value}")
+
+
+def test_the_page_loads_nothing() -> None:
+    page = as_html(fixed_report())
+    links = Links()
+    links.feed(page)
+    assert links.found == []
+    assert not re.findall(r"\b(?:https?|ftp|ws)s?://|@import|\bfetch\(|XMLHttpRequest|url\(", page)
+    assert "default-src 'none'" in page
+
+
+def test_names_cannot_break_out_of_the_page() -> None:
+    page = as_html(fixed_report())
+    assert "</script><b>" not in page
+    document = page.split('id="document">')[1].split("</script>")[0]
+    assert from_document(json.loads(document)).snapshot[5].label == "</script><b>"
+
+
+def test_a_large_report_is_short() -> None:
+    rows = [row for number in range(100) for row in [ROWS[2]]]
+    text = as_text(renderable(collect(rows, explained=0)))
+    assert "100 x array" in text
+    assert len(text.splitlines()) < 12
+
+
+def test_the_largest_of_each_line_is_explained_before_a_second_of_any() -> None:
+    assert worth_explaining(ROWS, 4) == [4, 7, 11, 1]
+    assert set(worth_explaining(ROWS)) == {row.key for row in ROWS}
+    assert len(group(ROWS, "stack")) == 3
+
+
+def test_what_is_alive_below_something_is_told_before_it_is_closed(lines: None) -> None:
+    """BUG-110 (rapidsai/rmm#1314): a reset lists what users still hold, and touches only its own."""
+    with lifetimes.open("sim", memory_limit="1MiB") as one, lifetimes.open("sim", memory_limit="1MiB") as other:
+        held, view = one.zeros(10, label="held"), None
+        view = held[2:]
+        elsewhere = other.zeros(10, label="elsewhere")
+        with pytest.warns(lifetimes.LeakWarning) as told:
+            rows = warn_below(one)
+        assert [row.label for row in rows] == ["held", "held"]
+        assert f"{Path(__file__).name}:" in str(told[0].message)
+        assert "elsewhere" not in str(told[0].message)
+        one.close()
+        assert held.closed
+        assert view.closed
+        assert elsewhere.numpy().sum() == 0
+        assert warn_below(one) == []
+        one.close()
+
+
+def test_nothing_below_is_not_worth_a_warning() -> None:
+    assert warn_below(Lifetime("x")) == []
+
+
+# In a browser, where there is one.
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+SEES = """
+<script>
+const out = {ready: +document.documentElement.dataset.ready, errors: window.failed || []};
+const all = (selector) => [...document.querySelectorAll(selector)];
+const press = (key) => document.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+out.tiles = all(".tile").map((each) => each.innerText.split("\\n"));
+out.rows = all("tr.row").map((each) => each.cells[0].innerText.trim());
+out.legend = all("#legend button").map((each) => each.innerText.trim());
+press("l"); out.alive = all("tr.row").length;
+press("g"); out.by = document.getElementById("table-by").value;
+press("p"); out.moment = all("#moments button[aria-pressed=true]").map((each) => each.textContent);
+out.peak = document.getElementById("count").textContent;
+const search = document.getElementById("search");
+press("/"); out.focus = document.activeElement.id;
+search.value = "scratch"; search.dispatchEvent(new Event("input"));
+out.found = all("tr.row").map((each) => each.cells[0].innerText.trim());
+all("tr.row")[0].click(); out.details = all(".details").length;
+all("#heads button")[1].click(); out.sorted = all("th[aria-sort=descending]").map((each) => each.innerText.trim());
+press("t"); search.blur(); press("t"); out.theme = document.documentElement.dataset.theme;
+document.title = JSON.stringify(out);
+</script></body>
+"""
+
+
+def in_browser(page: str, folder: Path) -> dict[str, Any]:
+    """Run a page, press some keys, and say what it shows."""
+    assert BROWSER is not None
+    path = folder / "page.html"
+    watch = "<script>window.failed = []; window.onerror = (message) => { window.failed.push(message); };</script>\n<script type"
+    path.write_text(page.replace("<script type", watch, 1).replace("</body>", SEES), encoding="utf-8")
+    options = [
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--window-size=1280,1000",
+        f"--user-data-dir={folder}/profile",
+    ]
+    done = subprocess.run(
+        [BROWSER, *options, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=100, check=True
+    )
+    title = re.search(r"<title>(.*?)</title>", done.stdout, re.DOTALL)
+    assert title is not None
+    found: dict[str, Any] = json.loads(title[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    return found
+
+
+@pytest.mark.skipif(BROWSER is None, reason="there is no Chromium on the PATH")
+def test_the_page_in_a_browser(tmp_path: Path) -> None:
+    shown = in_browser(as_html(fixed_report()), tmp_path)
+    assert shown["errors"] == []
+    assert shown["tiles"][0][:2] == ["leaked", "3"]
+    assert ["peak", "4.78 MiB", "after 2.00 s"] in shown["tiles"]
+    assert shown["rows"] == ["array", "event #9"]
+    assert shown["legend"][0] == "array"
+    assert shown["alive"] == 5  # by line
+    assert shown["by"] == "stack"
+    assert shown["moment"] == ["at the peak"]
+    assert shown["peak"].startswith("7 at the peak, 4.78 MiB")
+    assert shown["focus"] == "search"
+    assert len(shown["found"]) == 1
+    assert shown["details"] == 1
+    assert shown["sorted"] == ["Count"]
+    assert shown["theme"] in ("dark", "light")
+
+
+def test_the_page_of_a_hundred_thousand_events_is_small_and_opens_quickly(tmp_path: Path) -> None:
+    """Under 3 MB and 2 s."""
+    report = fixed_report()
+    recording = report.recording
+    assert recording is not None
+    sites = recording.sites[:5]
+    held: list[int] = []
+    for number in range(50_000):
+        held.append(
+            recording.make(
+                3 + number * 2e-4, 100 + 2 * number, sites[number * 7 % 5]._replace(label=f"chunk {number % 300}")
+            )
+        )
+        recording.release(3 + number * 2e-4 + 1e-4, held.pop(number * 13 % len(held)))
+    path = tmp_path / "large.html"
+    save_html(report, path)
+    assert len(recording.events) > 100_000
+    assert path.stat().st_size < 3_000_000
+    if BROWSER is not None:
+        shown = in_browser(path.read_text(encoding="utf-8"), tmp_path)
+        assert shown["errors"] == []
+        assert shown["ready"] < 2000

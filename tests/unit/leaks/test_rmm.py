@@ -1,0 +1,68 @@
+"""The log of allocations: what the driver was asked for, in a form that `replay` reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import lifetimes
+from lifetimes import instrument
+from lifetimes.leaks.rmm import HEADER, AllocationLog
+from lifetimes.replay.trace import read_trace
+
+
+def test_every_allocation_of_the_driver_is_logged_and_freed_once(tmp_path: Path) -> None:
+    path = tmp_path / "log.csv"
+    with AllocationLog(path), lifetimes.open("sim", memory_limit="64KiB") as device:
+        arrays = [device.asarray(np.zeros(1000 + 100 * n)) for n in range(12)]
+        for array in arrays:
+            device.call(lambda a: None, array, modes="u")
+        drivers = device.driver.upstream.counts["allocate"]  # type: ignore[attr-defined]
+        stream = device.stream.timeline.key
+        arrays.clear()
+    lines = [line.split(",") for line in path.read_text().splitlines()]
+    assert ",".join(lines[0]) == HEADER
+    live: dict[str, str] = {}
+    for thread, clock, action, pointer, size, where in lines[1:]:
+        assert thread.isdecimal()
+        hours, minutes, seconds = clock.split(":")
+        assert (len(hours), len(minutes), len(seconds)) == (2, 2, 9)
+        assert int(pointer, 16) > 0
+        assert int(where, 16) == stream or action == "free"
+        if action == "allocate":
+            assert pointer not in live
+            live[pointer] = size
+        else:
+            assert live.pop(pointer) == size
+    assert live == {}
+    assert sum(line[2] == "allocate" for line in lines) == drivers
+    trace = read_trace(path)
+    assert trace.allocations
+    assert len(trace) == len(lines) - 1
+
+
+def test_rows_of_a_write_that_is_interrupted_are_not_lost(tmp_path: Path) -> None:
+    """An event may come from a finalizer that interrupts the writer itself."""
+    path = tmp_path / "log.csv"
+    with AllocationLog(path) as log:
+        write = log._write
+
+        def interrupted() -> None:
+            log._writing.append(0)
+            instrument.emit("free", 0, address=1, nbytes=1, stream=0)
+            log._writing.clear()
+            write()
+
+        log._write = interrupted  # type: ignore[method-assign]
+        for number in range(2500):
+            instrument.emit("allocate", number, address=number, nbytes=1, stream=0)
+    assert len(path.read_text().splitlines()) == 1 + 2500 + path.read_text().count("free")
+
+
+def test_it_stops_listening(tmp_path: Path) -> None:
+    watchers = list(instrument.watchers)
+    with pytest.raises(KeyError), AllocationLog(tmp_path / "log.csv"):
+        raise KeyError
+    assert instrument.watchers == watchers

@@ -1,0 +1,149 @@
+"""What `btree` does about the traps of the container beneath it."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lifetimes.errors import InternalError
+from lifetimes.tables.protocol import KEY_MAX
+
+pytest.importorskip("BTrees", reason="it needs the extra 'tables'")
+
+from lifetimes.tables.btree import BTreeTable
+
+
+def filled(count: int) -> BTreeTable[Any]:
+    table: BTreeTable[Any] = BTreeTable()
+    for key in range(count):
+        table.insert(256 * key, str(key))
+    return table
+
+
+def test_the_upper_half_of_the_keys_comes_after_the_lower_one() -> None:
+    """A tree of signed keys would refuse them, or list them first."""
+    table = filled(3)
+    table.insert(KEY_MAX, "last")
+    table.insert(2**63, "middle")
+    assert [key for key, _ in table.snapshot()] == [0, 256, 512, 2**63, KEY_MAX]
+
+
+def test_get_is_the_c_method_itself() -> None:
+    assert type(filled(1).get).__name__ == "builtin_function_or_method"
+
+
+@pytest.mark.parametrize("key", [np.int64(5), np.uint64(5), np.int8(5)])
+def test_numpy_integers_are_one_key_with_the_plain_one(key: Any) -> None:
+    """The tree itself refuses them."""
+    table = filled(0)
+    table.insert(key, "five")
+    with pytest.raises(KeyError):
+        table.insert(5, "again")
+    assert type(table.snapshot()[0][0]) is int
+    assert table.pop(key) == "five"
+
+
+def test_len_does_not_walk_through_the_tree() -> None:
+    small, large = filled(10), filled(100_000)
+
+    def seconds(table: BTreeTable[Any]) -> float:
+        best = 1.0
+        for _ in range(20):
+            start = time.perf_counter()
+            len(table)
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(large) < 20 * seconds(small) + 2e-6  # walking takes a hundred times as long
+
+
+def test_values_are_held_once_and_let_go_once() -> None:
+    value = object()
+    table = filled(3)
+    before = sys.getrefcount(value)
+    table.insert(2, value)
+    table.get(2)
+    table.floor(5)
+    table.ceiling(2)
+    table.snapshot()
+    list(table.range(0, 5))
+    table.replace(2, value)
+    table.mutate(2, lambda old: old)
+    assert sys.getrefcount(value) == before + 1
+    assert table.pop(2) is value
+    assert sys.getrefcount(value) == before
+    table.insert(2, value)
+    table.clear()
+    assert sys.getrefcount(value) == before
+    table.insert(2, value)
+    del table
+    gc.collect()  # the tree takes part in garbage collection
+    assert sys.getrefcount(value) == before
+
+
+class Interfering:
+    """Stands in for the tree, and lets a finalizer run inside a write, as the collector of CPython 3.11 may."""
+
+    def __init__(self, tree: Any) -> None:
+        self.tree = tree
+        self.act: Any = None
+
+    def disturb(self) -> None:
+        act, self.act = self.act, None
+        if act is not None:
+            act()
+
+    def __setitem__(self, key: int, value: Any) -> None:
+        self.disturb()
+        self.tree[key] = value
+        self.disturb()
+
+    def __delitem__(self, key: int) -> None:
+        self.disturb()
+        del self.tree[key]
+        self.disturb()
+
+    def __getitem__(self, key: int) -> Any:
+        return self.tree[key]
+
+    def __contains__(self, key: int) -> bool:
+        return key in self.tree
+
+    def __len__(self) -> int:
+        return len(self.tree)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.tree, name)
+
+
+@pytest.mark.parametrize("act", ["asks", "inserts", "pops", "asks and inserts", "inserts and asks"])
+@pytest.mark.parametrize("write", ["insert", "pop"])
+def test_the_count_is_right_after_a_finalizer_inside_a_write(write: str, act: str) -> None:
+    table = filled(10)
+    between = table._map = Interfering(table._map)
+
+    def finalizer() -> None:
+        for word in act.split(" and "):
+            if word == "asks":
+                len(table)
+            elif word == "inserts":
+                table.insert(7, "from inside")
+            else:
+                table.pop(512)
+
+    between.act = finalizer
+    table.insert(5, "five") if write == "insert" else table.pop(256)
+    table.check_invariants()
+    assert len(table) == len(table.snapshot())
+
+
+def test_the_check_sees_a_wrong_count() -> None:
+    table = filled(10)
+    table._count += 1
+    with pytest.raises(InternalError, match="the count is that of the keys"):
+        table.check_invariants()
