@@ -10,6 +10,7 @@ np.float64(66.0)
 
 from typing import TYPE_CHECKING, Any
 
+from lifetimes.deferring import defer
 from lifetimes.device import Device
 from lifetimes.errors import (
     BackendError,
@@ -33,7 +34,7 @@ from lifetimes.lifetime import Lifetime
 from lifetimes.manager import Manager
 from lifetimes.opening import current_device, open
 from lifetimes.origins import scope, set_stacks
-from lifetimes.reaper import defer, drain, get_release_mode, set_release_mode
+from lifetimes.reaper import drain, get_release_mode, set_release_mode
 from lifetimes.resources import Array, Context, Event, Kernel, Module, Stream
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ import pytest
 HERE = Path(__file__).parent
 FOLDER_MARKS = ("sim", "host", "opencl", "cuda")
 WORKERS = "lifetimes-host-"
-JOIN_SECONDS = 2.0
+JOIN_SECONDS = 10.0
 """How long a worker thread that was told to stop may still take."""
 
 FAILED: pytest.StashKey[bool] = pytest.StashKey()

@@ -30,7 +30,13 @@ def device() -> Iterator[Device]:
 def shared() -> Iterator[Device]:
     """One device for all examples."""
     with lifetimes.open("host", memory_limit="1MiB") as device:
-        device.call(int).wait()  # its worker has started before any test looks
+        # Its workers, those of its copies too, have started before any test looks.
+        large = device.asarray(np.zeros(LARGE))
+        for _ in range(2):
+            device.call(lambda a: a.fill(1.0), large, modes="u").wait()
+            large.numpy()
+            large.evict()
+        large.close()
         yield device
 
 

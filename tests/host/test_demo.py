@@ -422,7 +422,7 @@ def test_a_failure_on_the_device_is_one_line(name: str, capsys: pytest.CaptureFi
 
     monkeypatch.setattr(demo_work, name, fail)
     line = refuse(capsys, "--limit", "256KiB", status=1)
-    assert "is lost: the work that last wrote it failed" in line
+    assert "is lost: " in line
     assert "the unit is on fire" in line
 
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from lifetimes.testing.lifetimes_machine import LifetimesMachine, ThreadedLifetimesMachine
+from lifetimes.testing.lifetimes_machine import LifetimesMachine
+from lifetimes.testing.lifetimes_threads import ThreadedLifetimesMachine
 
 pytestmark = pytest.mark.filterwarnings("ignore::lifetimes.CleanupWarning")
 
