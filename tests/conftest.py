@@ -7,6 +7,7 @@ for it, and a package that cannot be imported fails the tests that import it and
 from __future__ import annotations
 
 import gc
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -27,6 +28,12 @@ FAILED: pytest.StashKey[bool] = pytest.StashKey()
 # Machines share their cores: a deadline would measure the neighbours.
 hypothesis.settings.register_profile("lifetimes", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("lifetimes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let Ctrl-C be heard: a run that a script started in the background inherits deaf ears, and some tests press it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
