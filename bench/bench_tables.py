@@ -70,16 +70,10 @@ def bench_random_order(compare: Compare, pair: Pair) -> None:
 # A table against the container beneath it.
 
 ENTRIES = 10_000
-BATCH = 30_000
+BATCH = 1_000
 MILLION = 1_000_000
 VALUE = object()
-BENEATH = {
-    "dict": ("builtins", "dict"),
-    "sorted": ("sortedcontainers", "SortedDict"),
-    "judy": ("judy", "JudyIntObjectMap"),
-    "btree": ("BTrees.QOBTree", "QOBTree"),
-}
-"""`intmap` stands on nothing."""
+BENEATH = study_tables.BENEATH
 
 
 @pytest.fixture(params=BENEATH)
@@ -117,57 +111,32 @@ def bench_get(compare: Compare, beneath: tuple[str, Any]) -> None:
     compare(table_get, bare_get, bar=1.5)
 
 
-def bench_insert(compare: Compare, beneath: tuple[str, Any]) -> None:
-    """table.insert, 30,000 keys into an empty one"""
-    name, container = beneath
-    keys = random_keys(BATCH)
-
-    def table_insert(rounds: Iterator[None]) -> None:
-        for _ in rounds:
-            insert = tables.make(name).insert
-            for key in keys:
-                insert(key, VALUE)
-
-    def bare_insert(rounds: Iterator[None]) -> None:
-        for _ in rounds:
-            bare = container()
-            for key in keys:
-                bare[key] = VALUE
-
-    compare(table_insert, bare_insert, bar=4 if name == "judy" else 3)
-
-
 def bench_insert_and_delete(compare: Compare, beneath: tuple[str, Any]) -> None:
-    """table.insert, table.pop, beside 10,000 keys"""
+    """table.insert, 1,000 keys, then table.pop, beside 100,000"""
     name, container = beneath
-    keys = random_keys(2 * ENTRIES)
+    keys = random_keys(MANY + BATCH)
     table, bare = tables.make(name), container()
-    for key in keys[ENTRIES:]:
+    for key in keys[BATCH:]:
         table.insert(key, VALUE)
         bare[key] = VALUE
-    one, other = cycle(keys[:ENTRIES]), cycle(keys[:ENTRIES])
+    come, go = keys[:BATCH], random.Random(7).sample(keys[:BATCH], BATCH)
 
     def table_insert_pop(rounds: Iterator[None]) -> None:
         insert, pop = table.insert, table.pop
-        for _, key in zip(rounds, one, strict=False):
-            insert(key, VALUE)
-            pop(key)
-
-    def bare_insert_pop(rounds: Iterator[None]) -> None:
-        pop = bare.pop
-        for _, key in zip(rounds, other, strict=False):
-            bare[key] = VALUE
-            pop(key)
+        for _ in rounds:
+            for key in come:
+                insert(key, VALUE)
+            for key in go:
+                pop(key)
 
     def bare_insert_delete(rounds: Iterator[None]) -> None:
-        for _, key in zip(rounds, other, strict=False):  # Judy's own pop gives a value that is dead
-            bare[key] = VALUE
-            del bare[key]
+        for _ in rounds:
+            for key in come:
+                bare[key] = VALUE
+            for key in go:
+                del bare[key]
 
-    if name == "judy":
-        compare(table_insert_pop, bare_insert_delete, bar=4)
-    else:
-        compare(table_insert_pop, bare_insert_pop, bar=3)
+    compare(table_insert_pop, bare_insert_delete, bar=4 if name == "judy" else 3)
 
 
 # One table against another.

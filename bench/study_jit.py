@@ -51,7 +51,7 @@ def measure(dtype: str, count: int, threads: int) -> dict[str, dict[str, float]]
                 if theirs is not None:
                     contenders[peer] = theirs
             compute()
-            tolerance = 1e-9 if dtype == "float64" else 2e-3  # some peers add up float32 in one accumulator
+            tolerance = 1e-9 if dtype == "float64" else 2e-2  # numexpr adds up float32 in one accumulator, 1.4 % off
             for peer, theirs in contenders.items():
                 if peer != "lifetimes":
                     np.testing.assert_allclose(np.asarray(theirs()), result(), rtol=tolerance, atol=tolerance)

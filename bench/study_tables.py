@@ -11,9 +11,11 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from importlib import import_module
 from random import Random
+from time import perf_counter
 from typing import Any, Final
 
 import numpy as np
@@ -32,7 +34,16 @@ SLOW: Final = ("intmap",)
 PATTERNS: Final = ("random", "device")
 SHOWN: Final = ((100, "random"), (10_000, "random"), (1_000_000, "random"), (LARGEST, "random"), (1_000_000, "device"))
 OPERATIONS: Final = ("insert", "get, fresh", "get, same", "mutate", "delete", "floor", "scan")
+BENEATH: Final = {
+    "dict": ("builtins", "dict"),
+    "sorted": ("sortedcontainers", "SortedDict"),
+    "judy": ("judy", "JudyIntObjectMap"),
+    "btree": ("BTrees.QOBTree", "QOBTree"),
+}
+"""The containers that tables are made of; `intmap` stands on nothing."""
 VALUE: Final = object()
+LONG: Final = 1_000_000
+"""Keys from which on one pass is enough, since it is long."""
 PAGE: Final = DOCS / "choosing-a-table.md"
 
 
@@ -79,18 +90,50 @@ def measure(name: str, count: int, pattern: str) -> dict[str, float]:
             made.insert(key, VALUE)
         return made
 
-    found["insert"] = best_pass(fill) / count
+    found["insert"] = best_pass(fill) / count if count < LONG else 0.0
+    began = perf_counter()
     full = fill()
+    if count >= LONG:
+        found["insert"] = (perf_counter() - began) / count
     found["get, fresh"] = best_pass(partial(each, full.get, fresh)) / count
     found["get, same"] = best_pass(partial(each, full.get, same)) / count
     found["mutate"] = best_pass(partial(each_with, full.mutate, mutated, unchanged)) / len(mutated)
     if isinstance(full, OrderedTable):
-        inside = [key + 100 for key in fresh if key < 2**63] or fresh
+        inside = [key + 100 for key in fresh[:LONG] if key < 2**63]
         found["floor"] = best_pass(partial(each, full.floor, inside)) / len(inside)
     found["snapshot"] = best_pass(full.snapshot)
     found["scan"] = best_pass(lambda: through(full.snapshot())) / count
-    found["delete"] = min(emptied(fill(), fresh) for _ in range(3 if count <= 100_000 else 1)) / count
+    passes = [emptied(full, fresh)] if count >= LONG else [emptied(fill(), fresh) for _ in range(5)]
+    found["delete"] = min(passes) / count
     return found
+
+
+def measure_bare(name: str, count: int) -> dict[str, float]:
+    """The container beneath a table, asked directly: seconds of one operation each."""
+    module, kind = BENEATH[name]
+    container = getattr(import_module(module), kind)
+    keys = keys_of(count, "random").tolist()
+    shuffled = Random(7).sample(keys, count)
+
+    def fill() -> Any:
+        made = container()
+        for key in keys:
+            made[key] = VALUE
+        return made
+
+    def empty() -> float:
+        full = fill()
+        began = perf_counter()
+        for key in shuffled:
+            del full[key]
+        return perf_counter() - began
+
+    full = fill()
+    return {
+        "insert": best_pass(fill) / count,
+        "get, same": best_pass(partial(each, full.get, shuffled)) / count,
+        "delete": min(empty() for _ in range(5 if count < LONG else 1)) / count,
+    }
 
 
 def churn(table: Table[Any], stored: array[int], found: dict[str, float]) -> None:
@@ -182,6 +225,7 @@ def publish() -> None:
         rows.append([f"`{name}`", *sizes, nanoseconds(cell["churn"]), nanoseconds(cell["snapshot"])])
     head = ["1,000,000 keys", "bytes an entry", "after churn", "one write of the churn", "one snapshot"]
     parts["memory"] = markdown(head, rows)
+    parts["bare"] = against_bare(cells)
     parts["share"] = shares()
     write_parts(PAGE, parts)
     panels = {
@@ -193,6 +237,19 @@ def publish() -> None:
         for operation, pattern in (("get, fresh", "random"), ("get, same", "random"), ("insert", "random"), ("floor", "device"))
     }  # fmt: skip
     plot(DOCS / "choosing-a-table.svg", panels, across="keys", up="ns")
+
+
+def against_bare(cells: Mapping[tuple[str, int, str], Mapping[str, float]]) -> str:
+    """What a table's interface costs, as a multiple of the container's own operation."""
+    rows = []
+    for name in BENEATH:
+        for count in (100, 10_000, 1_000_000):
+            bare = apart("bench.study_tables", "bare", name, count)
+            ratios = [
+                f"{cells[name, count, 'random'][each] / bare[each]:.2f}x" for each in ("get, same", "insert", "delete")
+            ]
+            rows.append([f"`{name}`", f"{count:,}", *ratios])
+    return markdown(["table", "keys", "get", "insert", "delete"], rows)
 
 
 def shares() -> str:
@@ -280,5 +337,6 @@ if __name__ == "__main__":
         "demo": run_demo,
         "replay": run_replay,
         "resident": run_resident,
+        "bare": lambda name, count: measure_bare(name, int(count)),
     }
     print(json.dumps(runs[what](*words) if what in runs else measure(what, int(words[0]), words[1])))

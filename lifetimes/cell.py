@@ -19,7 +19,7 @@ What keeps a cell from being released stands in one dict, `Cell.holders`: live c
 
 Note [The cell is a weak reference].  To its handle, with the queue's own ``append`` as its callback.  Ctrl-C or the
 recursion limit may stop ``__del__``, as any Python function, at its first instruction, before it has done anything; a
-callback in C they cannot stop.  So the cell of every handle that dies is queued, whatever happens to ``__del__``, which
+callback in C they do not stop.  So the cell of every handle that dies is queued, whatever happens to ``__del__``, which
 only adds that most cells need not wait in the queue.
 """
 
@@ -27,12 +27,11 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from itertools import count
+from itertools import count, starmap
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from itertools import starmap
 
     from lifetimes._typing import Finalizer, Task
     from lifetimes.lifetime import Lifetime
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
 else:
     Handle = weakref.ref
 
-__all__ = ["Cell", "Holder", "Pending", "broken_rules", "describe", "live", "next_key", "queue"]
+__all__ = ["Cell", "Holder", "Pending", "arm", "broken_rules", "describe", "live", "next_key", "queue", "recipes"]
 
 # Invariant: a state above LIVE refuses to be used (MARKED: waits for the decision first); a cell at RELEASING or above
 # is not in `live`.
@@ -138,6 +137,20 @@ queue: deque[Cell] = deque()
 enqueue: Callable[[Cell], None] = queue.append
 parked: deque[Cell] = deque()
 """Cells out of the queue that only a safe point may release."""
+
+
+def arm(cell: Cell) -> list[Armed]:
+    """The finalizers in the order they run, ready to run; those of a release that was torn as far as they got."""
+    armed: list[Armed] | None = getattr(cell, "armed", None)
+    if armed is None:
+        # Arguments in a list, which `Lifetime.acquire` fills, make no call while it is empty.
+        armed = [starmap(function, (args,) if args or args == () else ()) for function, args in recipes(cell)]
+    return armed
+
+
+def recipes(cell: Cell) -> list[Recipe]:
+    """The finalizers with their arguments, last attached first."""
+    return [] if cell.finalizer is None else [*reversed(cell.added or ()), (cell.finalizer, cell.args)]
 
 
 def describe(cell: Cell) -> str:

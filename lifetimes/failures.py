@@ -21,9 +21,8 @@ from opcode import opmap
 from typing import Any, Final, TypeAlias
 
 from lifetimes._typing import Finalizer
-from lifetimes.cell import Cell, describe
+from lifetimes.cell import Armed, Cell, describe, recipes
 from lifetimes.errors import CleanupWarning
-from lifetimes.unraisable import tell
 
 __all__ = [
     "Failure",
@@ -35,6 +34,7 @@ __all__ = [
     "interrupts",
     "raise_all",
     "report",
+    "run_rest",
     "warn",
 ]
 
@@ -46,6 +46,44 @@ interrupts: Iterator[Any] = starmap(interrupt_main, repeat(()))
 once: ``__del__`` must not raise, and the code around it should."""
 
 _RESUME: Final = opmap["RESUME"]
+
+
+def run_rest(
+    cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure] | None
+) -> list[Failure]:
+    """One finalizer raised: note it, and run those after it."""
+    if failures is None:
+        failures = []
+    _note(cell, armed, at, error, failures)
+    for later in range(at + 1, len(armed)):
+        try:
+            for _ in armed[later]:
+                pass
+        except BaseException as another:
+            _note(cell, armed, later, another, failures)
+    return failures
+
+
+def _note(cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure]) -> None:
+    """Note what a finalizer raised.  If an interrupt kept it from beginning it runs now (reaper, Note [Interrupts])."""
+    function, args = recipes(cell)[at]
+    while isinstance(error, KeyboardInterrupt):
+        if at_first_instruction(error, function):
+            armed[at] = starmap(function, (args,))
+        ran = False
+        try:
+            for _ in armed[at]:  # nothing is left in it if the interrupt struck inside the finalizer, or after it
+                ran = True
+        except BaseException as another:
+            failures.append((cell, None, error))
+            error = another
+        else:
+            outside = ran or error.__traceback__ is None or error.__traceback__.tb_next is None
+            failures.append((cell, None if outside else function, error))
+            del error  # the traceback of a second one holds this frame
+            return
+    failures.append((cell, function, error))
+    del error
 
 
 def report(failures: list[Failure]) -> BaseException | None:
@@ -115,7 +153,27 @@ def warn(message: str, cause: BaseException | None = None) -> None:
     except BaseException as error:
         if isinstance(error, CleanupWarning) and cause is not None:
             error.__cause__ = cause
-        tell(error, "lifetimes could not warn of a failed clean-up")
+        _Unraisable(error)
+
+
+class _Unraisable:
+    """Dies at once, and raises where nobody can catch it.
+
+    ``sys.unraisablehook`` cannot be called by hand: the interpreter's own takes only what the interpreter made for it.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __del__(self) -> None:
+        error = self.error
+        del self.error  # the traceback will hold this frame
+        try:
+            raise error
+        finally:
+            del error
 
 
 def in_words(failure: Failure) -> str:
@@ -139,7 +197,7 @@ def at_first_instruction(error: BaseException, function: object) -> bool:
         function = function.func
     function = getattr(function, "__func__", function)
     if not hasattr(function, "__code__"):
-        function = getattr(type(function), "__call__", None)  # noqa: B004 (its code is wanted, not whether it is callable)
+        function = getattr(type(function), "__call__", None)  # noqa: B004 (not to know whether it can be called)
     return getattr(function, "__code__", None) is code and code.co_code[traceback.tb_lasti] == _RESUME
 
 

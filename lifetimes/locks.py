@@ -141,9 +141,9 @@ def _note_collector(phase: str, info: dict[str, int]) -> None:
     _collector = get_ident() if phase == "start" else 0
 
 
-def ignore_the_collector() -> None:
+def ignore_the_collector(*others: Callable[..., object]) -> None:
     """After the exit hook: a callback may run when the globals it needs are gone."""
-    for callback in (collecting.__setattr__, _note_collector):
+    for callback in (collecting.__setattr__, _note_collector, *others):
         if callback in gc.callbacks:
             gc.callbacks.remove(callback)
 

@@ -28,6 +28,7 @@ put down: there, functions are called that contain them.
 
 from __future__ import annotations
 
+import gc
 import sys
 from _thread import get_ident
 from itertools import starmap
@@ -43,6 +44,7 @@ from lifetimes.cell import (
     RELEASED,
     RELEASING,
     Cell,
+    arm,
     broken_rules,
     enqueue,
     live,
@@ -51,7 +53,7 @@ from lifetimes.cell import (
     queue,
 )
 from lifetimes.errors import InternalError
-from lifetimes.failures import Failure, at_first_instruction, interrupts, report
+from lifetimes.failures import Failure, interrupts, report, run_rest
 from lifetimes.locks import (
     busily,
     busy,
@@ -63,17 +65,18 @@ from lifetimes.locks import (
     restrained,
     set_release_mode,
     unmark,
+    unmark_down_to,
 )
 
 if TYPE_CHECKING:
     from collections import deque
     from typing import Any
 
-    from lifetimes.cell import Armed, Recipe
+    from lifetimes.cell import Armed
     from lifetimes.lifetime import Lifetime
 
 
-__all__ = ["check_invariants", "drain", "get_release_mode", "release", "safepoint", "set_release_mode"]
+__all__ = ["check_invariants", "defer", "drain", "get_release_mode", "release", "safepoint", "set_release_mode"]
 
 EAGER_LIMIT: Final = 64
 NEWBORN_LIMIT: Final = 1000
@@ -301,7 +304,7 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
                     armed[armed.index(each)] = starmap(function, (args,))
                     raised = None
                 raise
-            failures = _run_rest(cell, armed, armed.index(each), error, failures)
+            failures = run_rest(cell, armed, armed.index(each), error, failures)
             raised = None
         cell.finalizer = cell.added = None
         cell.args = ()
@@ -328,64 +331,53 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
     return failures
 
 
-def arm(cell: Cell) -> list[Armed]:
-    """The finalizers in the order they run, ready to run; those of a release that was torn as far as they got."""
-    armed: list[Armed] | None = getattr(cell, "armed", None)
-    if armed is None:
-        # Arguments in a list, which `Lifetime.acquire` fills, make no call while it is empty.
-        armed = [starmap(function, (args,) if args or args == () else ()) for function, args in recipes(cell)]
-    return armed
-
-
-def recipes(cell: Cell) -> list[Recipe]:
-    """The finalizers with their arguments, last attached first."""
-    return [] if cell.finalizer is None else [*reversed(cell.added or ()), (cell.finalizer, cell.args)]
-
-
-def _run_rest(
-    cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure] | None
-) -> list[Failure]:
-    """One finalizer raised: note it, and run those after it."""
-    if failures is None:
-        failures = []
-    _note(cell, armed, at, error, failures)
-    for later in range(at + 1, len(armed)):
-        try:
-            for _ in armed[later]:
-                pass
-        except BaseException as another:
-            _note(cell, armed, later, another, failures)
-    return failures
-
-
-def _note(cell: Cell, armed: list[Armed], at: int, error: BaseException, failures: list[Failure]) -> None:
-    """Note what a finalizer raised.  If an interrupt kept it from beginning, it runs now: see Note [Interrupts]."""
-    function, args = recipes(cell)[at]
-    while isinstance(error, KeyboardInterrupt):
-        if at_first_instruction(error, function):
-            armed[at] = starmap(function, (args,))
-        ran = False
-        try:
-            for _ in armed[at]:  # nothing is left in it if the interrupt struck inside the finalizer, or after it
-                ran = True
-        except BaseException as another:
-            failures.append((cell, None, error))
-            error = another
-        else:
-            outside = ran or error.__traceback__ is None or error.__traceback__.tb_next is None
-            failures.append((cell, None if outside else function, error))
-            del error  # the traceback of a second one holds this frame
-            return
-    failures.append((cell, function, error))
-    del error
-
-
 def let_go_of_parents(cell: Cell) -> None:
     """The cell holds its parents no longer: those that waited for it may be ready."""
     for parent in cell.parents:
         parent.holders.pop(cell.key, None)
         if parent.state and not parent.holders:
             enqueue(parent)
+
+
+class defer:  # noqa: N801 (reads like the statement it is)
+    """``with defer():`` neither drops nor safe points on this thread release anything before the block ends.
+
+    For code that holds a lock which finalizers take too.  The end of the outermost block is a safe point; an explicit
+    `drain` inside releases at once.  Other threads are not affected.
+    """
+
+    __slots__ = ("_before", "_mark")
+
+    def __init__(self) -> None:
+        self._mark = 0
+
+    def __enter__(self) -> None:
+        if self._mark:
+            raise RuntimeError("a defer() can be entered once at a time; write another for a block inside")
+        me = ~get_ident()
+        self._before = busy.count(me)
+        self._mark = me
+        try:
+            mark(me)
+        except BaseException:  # an interrupt: there will be no __exit__
+            self._leave()
+            raise
+
+    def __exit__(self, *exc_info: object) -> None:
+        same_thread = self._mark == ~get_ident()
+        try:
+            self._leave()
+        finally:  # once more, should an interrupt have struck the line above
+            self._leave()
+        if same_thread:
+            safepoint()
+
+    def _leave(self) -> None:
+        if getattr(self, "_mark", 0):  # an interrupt may have kept __init__ from setting it
+            unmark_down_to(self._before, self._mark)
+            self._mark = 0
+
+    __del__ = _leave  # an interrupt between __enter__ and the block lets it die without __exit__
 
 
 def check_invariants() -> None:
@@ -403,6 +395,17 @@ def check_invariants() -> None:
     if wrong:
         state = f"live {list(live.values())[:20]}; queue {list(queue)[:20]}; parked {list(parked)[:20]}; busy {busy}"
         raise InternalError(f"{'; '.join(wrong[:20])}. State: {state}. Please report it")
+
+
+def _look_again(phase: str, info: dict[str, int]) -> None:
+    """Python 3.11 counts calls of C functions, too: at the recursion limit not even the callback of a cell runs.  Such a
+    cell is found after the next full collection, which has looked at more than all cells."""
+    if phase == "stop" and info["generation"] == 2 and not repairs:
+        repairs.append(None)
+
+
+if sys.version_info < (3, 12):
+    gc.callbacks.append(_look_again)
 
 
 def _reset_in_child() -> None:

@@ -19,7 +19,7 @@ from operator import attrgetter
 from types import FrameType
 from typing import Any, Final
 
-from lifetimes import cell, deferring, locks, pending, reaper
+from lifetimes import cell, locks, pending, reaper
 from lifetimes.cell import next_key
 from lifetimes.failures import Failure, error_in_words, report, warn
 from lifetimes.holders import Export, Pin
@@ -90,8 +90,8 @@ def _at_exit() -> None:
         # From here on module globals may vanish at any time.  What is not registered is not released, and without
         # these methods a late drop runs no code at all.
         cell.live.clear()
-        locks.ignore_the_collector()
-        for kind in (Lifetime, Export, Pin, deferring.defer):
+        locks.ignore_the_collector(reaper._look_again)
+        for kind in (Lifetime, Export, Pin, reaper.defer):
             delattr(kind, "__del__")
 
 

@@ -17,6 +17,7 @@ Note [Ticks].  ``issued += 1`` has no call in it, so no other thread and no sign
 from __future__ import annotations
 
 import threading
+from _thread import get_ident
 from bisect import bisect_left
 from itertools import starmap
 from operator import attrgetter
@@ -44,9 +45,9 @@ class _Mark:
         self.also: list[int] = []
         self.slot = slot  # holds the event
         self.ready = False  # recorded; until then some thread is at it
-        # Threads that are asking the driver about it: its event is not recycled meanwhile.  An interrupt may leave one too
-        # many, which costs an event until the end and nothing else.
-        self.watchers = 0
+        # Threads that are asking the driver about it: its event is not recycled or destroyed meanwhile.  An interrupt may
+        # leave one too many, which costs an event until the end and nothing else.
+        self.watchers: list[int] = []
         self.gone = False  # reached and out of the list
 
 
@@ -79,8 +80,8 @@ class Timeline:
     """
 
     __slots__ = (
-        "__weakref__", "_lock", "_marks", "_recorded", "_slots", "_spare", "_tellers", "borrowed", "closed", "driver",
-        "failures", "handle", "issued", "key", "reached", "recorded",
+        "__weakref__", "_lock", "_marks", "_recorded", "_slots", "_spare", "_tellers", "_watched", "borrowed", "closed",
+        "driver", "failures", "handle", "issued", "key", "reached", "recorded",
     )  # fmt: skip
 
     def __init__(self, driver: Driver, handle: StreamHandle, *, borrowed: bool = False) -> None:
@@ -97,6 +98,7 @@ class Timeline:
         # Every event ever made has a slot here; an interrupt can lose neither the event nor, at the end, its destruction.
         self._slots: list[list[EventHandle]] = []
         self._spare: list[list[EventHandle]] = []
+        self._watched: dict[_Mark, None] = {}  # Invariant: the marks that have watchers
         # (low, high, error): the work in low < number <= high failed.
         self.failures: list[tuple[int, int, BackendError]] = []
         self._tellers: list[int] = []  # for each failure the ordinal of the mark that told it
@@ -215,12 +217,14 @@ class Timeline:
         self.closed = True
         with self._lock:
             self.reached = self.issued
-            slots, self._slots = self._slots, []
+            me = get_ident()
+            # What another thread is just asking about goes when it has its answer.
+            busy = [mark.slot for mark in self._watched if any(thread != me for thread in mark.watchers)]
+            slots, self._slots = [slot for slot in self._slots if not any(slot is each for each in busy)], []
             self._marks.clear()
             self._spare.clear()
         for slot in slots:
-            if slot:
-                self.driver.destroy_event(slot[0])
+            _destroy(self.driver, slot)
 
     def _advance(self, sequence: int, block: bool) -> bool:
         """Ask the driver about the marks, oldest first, since each tells only its own failure."""
@@ -260,7 +264,7 @@ class Timeline:
             while self._marks:
                 mark = self._marks[0]
                 if mark.ready:
-                    mark.watchers += 1
+                    self._keep(mark)
                     return mark
                 if not block:
                     return None
@@ -272,15 +276,24 @@ class Timeline:
         with self._lock:
             for mark in self._marks[bisect_left(self._marks, sequence, key=_sequence) :]:
                 if mark.ready:
-                    mark.watchers += 1
+                    self._keep(mark)
                     return mark
         return None
 
+    def _keep(self, mark: _Mark) -> None:
+        self._watched[mark] = None
+        mark.watchers.append(get_ident())
+
     def _unwatch(self, mark: _Mark) -> None:
         with self._lock:
-            mark.watchers -= 1
-            if mark.gone and not mark.watchers and not self.closed:
-                self._spare.append(mark.slot)
+            mark.watchers.remove(get_ident())
+            last = not mark.watchers
+            if last:
+                self._watched.pop(mark, None)
+                if mark.gone and not self.closed:
+                    self._spare.append(mark.slot)
+        if last and self.closed:
+            _destroy(self.driver, mark.slot)
 
     def _reach(self, mark: _Mark, error: BackendError | None) -> None:
         with self._lock:
@@ -315,6 +328,11 @@ class Timeline:
             assert not any(mark.gone for mark in self._marks), f"a mark is gone and yet there: {self!r}"
             used = [id(slot) for slot in self._spare] + [id(mark.slot) for mark in self._marks]
             assert len(set(used)) == len(used), f"an event stands in two places: {self!r}"
+
+
+def _destroy(driver: Driver, slot: list[EventHandle]) -> None:
+    while slot:
+        driver.destroy_event(slot.pop())
 
 
 class Work:

@@ -22,6 +22,8 @@ ALONG: Final = 4096
 """Elements at whose multiples a loop of lanes is cut: no two threads write one line of the cache."""
 ACROSS: Final = 256
 """The same for lanes that are columns, each of which has many elements."""
+TILE: Final = 64
+"""Elements of a strip (see `Bound.tiles`)."""
 _MEMORY: Final = 0.04
 """Nanoseconds for a byte."""
 
@@ -123,6 +125,20 @@ class Bound:
         size = self.sizes[loop]
         each = -(-size // (count * unit)) * unit
         return [self.part(loop, begin, min(each, size - begin)) for begin in range(0, size, each)] or [self]
+
+    def tiles(self) -> list[Bound]:
+        """Strips of the lane loop where something is read across it, as a transpose is: so few lines that they stay cached.
+
+        Neighbours of the lanes lie in different lines, which are needed again in the next row.
+        """
+        nest, lane, row = self.nest, self.nest.lane_loop, self.nest.lane_loop - 1
+        if nest.lane == "outer" or nest.lanes == 1 or nest.outer == 0 or nest.reductions:
+            return [self]
+        across = any(abs(strides[lane]) > 8 and abs(strides[row]) == 1 for strides in self.strides)
+        size = self.sizes[lane]
+        if not across or size < 2 * TILE or self.sizes[row] < TILE or any(each.op == "scan" for each in nest.values):
+            return [self]
+        return [self.part(lane, begin, min(TILE, size - begin)) for begin in range(0, size, TILE)]
 
 
 def bits_of(scalar: Any) -> int:

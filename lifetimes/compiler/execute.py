@@ -21,7 +21,7 @@ from lifetimes.cell import next_key
 from lifetimes.compiler import team
 from lifetimes.compiler.bound import bits_of
 from lifetimes.compiler.launcher import Launch, launchers
-from lifetimes.compiler.plan import BRIEF, KernelStep, Plan, Step
+from lifetimes.compiler.plan import BRIEF, SHARED, KernelStep, Plan, Step
 from lifetimes.errors import BackendError, ClosedError, OwnershipError
 from lifetimes.manager.use import UseMany
 from lifetimes.resources import Array
@@ -209,7 +209,8 @@ def _run(
         if len(calls) == 1:
             call(launcher, calls[0], timeline.handle, **short)
         else:
-            call(_together, (launcher, calls, plan.settings.threads), timeline.handle, **short)
+            threads = plan.settings.threads if step.nanoseconds >= SHARED else 1
+            call(_together, (launcher, calls, threads), timeline.handle, **short)
 
 
 def _together(launch: Any, calls: list[tuple[Any, ...]], threads: int) -> None:

@@ -74,7 +74,9 @@ class Jitted:
         """As a method: a jitted function of its own for each object, which keeps it; attributes that it names are captured."""
         if instance is None:
             return self
-        bound = Jitted(MethodType(self._function, instance), self._static)
+        # A bound method has one argument less.
+        static = {name: at - 1 for name, at in self._static.items() if at}
+        bound = Jitted(MethodType(self._function, instance), static)
         kept = getattr(instance, "__dict__", None)
         if kept is not None:  # found there first the next time
             kept[self._function.__name__] = bound
@@ -142,6 +144,10 @@ class Jitted:
     def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, list[Any]]:
         """What is compiled for these arguments, now if need be; their device; and the inputs of the plan."""
         call = _Call(self, args, kwargs)
+        if any(isinstance(value, Spec) for value in call.leaves):
+            raise TraceError(
+                "a spec has no content to compute with: it is for ir(), lowered(), source() and assembly()"
+            )
         entry, _ = self._entries.get(call.key, call.entry)
         if len(self._entries) > MOST:
             self._entries.shorten(MOST)

@@ -30,12 +30,15 @@ _PLAIN: Final = (0.0, 1.0, 2.0, 0.5)
 """Numbers that stand in the code.  All others are arguments, so that functions that differ by them share their code."""
 
 
-def lower(fused: Fused, group: Group) -> list[Bound]:
-    """The kernels of a group, in order.  They may add temporary buffers."""
+def lower(fused: Fused, group: Group) -> list[tuple[Bound, ...]]:
+    """The kernels of a group, in order; those of one tuple have the same code and may run side by side.
+
+    They may add temporary buffers.
+    """
     kernel = _Lowering(fused, group).run()
     if group.kind == "loops" and is_long(kernel):
         return in_parts(kernel, fused.buffers)
-    return [kernel]
+    return [(kernel,)]
 
 
 @dataclass(slots=True)

@@ -1,6 +1,6 @@
 """Long reductions in parts.
 
-A reduction of everything to one value is done in parts of equal size, whatever the number of threads, which a second
+A reduction of very many elements to one value is done in parts of equal size, whatever the number of threads, which a second
 small kernel reduces: so the result does not depend on who computed it, and the error of a long sum stays small.
 """
 
@@ -13,10 +13,12 @@ from lifetimes.compiler.bound import Bound
 from lifetimes.compiler.kernel import ELEMENT, Access, Phase, Reduction, Store, Value
 from lifetimes.compiler.passes.fuse import Buffer
 
-__all__ = ["PART", "in_parts", "is_long"]
+__all__ = ["LONG", "PART", "in_parts", "is_long"]
 
 PART: Final = 65536
 """Elements of one part."""
+LONG: Final = 8 * PART
+"""Reductions of more elements have parts."""
 
 
 def is_long(kernel: Bound) -> bool:
@@ -29,13 +31,13 @@ def is_long(kernel: Bound) -> bool:
         bool(nest.reductions)
         and not nest.outer
         and len(nest.phases) == 1
-        and elements > PART
+        and elements > LONG
         and not any(each.kind.startswith("arg") for each in nest.reductions)
     )
 
 
-def in_parts(kernel: Bound, buffers: list[Buffer]) -> list[Bound]:
-    """Kernels that reduce parts, and one that reduces what they found."""
+def in_parts(kernel: Bound, buffers: list[Buffer]) -> list[tuple[Bound, ...]]:
+    """A kernel that reduces parts (those of full length, and the last one), and one that reduces what it found."""
     nest = kernel.nest
     first, rest = kernel.sizes[0], 1
     for size in kernel.sizes[1:]:
@@ -85,7 +87,7 @@ def in_parts(kernel: Bound, buffers: list[Buffer]) -> list[Bound]:
     found = [partial] if full else []
     if left:
         found.append(partial.part(0, full, 1).part(1, 0, left))
-    return [*map(_trimmed, found), _trimmed(_joined(kernel, begin, parts))]
+    return [tuple(map(_trimmed, found)), (_trimmed(_joined(kernel, begin, parts)),)]
 
 
 def _joined(kernel: Bound, begin: int, parts: int) -> Bound:

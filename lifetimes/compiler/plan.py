@@ -26,8 +26,8 @@ from lifetimes.compiler.team import PARTS
 
 __all__ = ["KernelStep", "Launch", "MatmulStep", "Plan", "Step", "lowered", "make_plan"]
 
-SHARED: Final = 100_000.0
-"""Kernels of more nanoseconds are shared out between threads."""
+SHARED: Final = 500_000.0
+"""Kernels of more nanoseconds are shared out between threads: to wake one up may take a tenth of that."""
 BRIEF: Final = 10_000.0
 """Kernels of fewer nanoseconds keep the interpreter: giving it away and getting it back costs more."""
 Mode: TypeAlias = Literal["r", "w", "rw"]
@@ -92,15 +92,20 @@ class Plan:
     brief: bool = False
 
 
-def lowered(function: Function, strides: Sequence[tuple[int, ...] | None]) -> tuple[Fused, list[Bound | Node]]:
-    """The kernels of a function that has been simplified, in order; a node stands for a step that is none."""
+def lowered(
+    function: Function, strides: Sequence[tuple[int, ...] | None]
+) -> tuple[Fused, list[tuple[Bound, ...] | Node]]:
+    """The kernels of a function that has been simplified, in order, those side by side that have one code.
+
+    A node stands for a step that is no kernel.
+    """
     fused = fuse(function, strides)
-    found: list[Bound | Node] = []
+    found: list[tuple[Bound, ...] | Node] = []
     for group in fused.groups:
         if group.kind == "matmul":
             found.append(group.targets[0].node)
         else:
-            found += [kernel for kernel in lower(fused, group) if not kernel.empty]
+            found += [each for each in lower(fused, group) if not each[0].empty]
     return fused, found
 
 
@@ -149,12 +154,14 @@ def _plain(plan: Plan, step: KernelStep) -> Plan:
     )
 
 
-def _kernel(buffers: list[Buffer], bound: Bound, settings: Settings, cache: KernelCache) -> KernelStep:
+def _kernel(buffers: list[Buffer], bounds: tuple[Bound, ...], settings: Settings, cache: KernelCache) -> KernelStep:
+    bound = bounds[0]
     kernel = cache.get(bound.nest, settings.target)
-    nanoseconds = bound.nanoseconds
-    shares = [bound]
-    if settings.threads > 1 and nanoseconds >= SHARED:
+    nanoseconds = sum(each.nanoseconds for each in bounds)
+    shares = bound.tiles()
+    if len(shares) == 1 and settings.threads > 1 and nanoseconds >= SHARED:
         shares = bound.shares(settings.threads * PARTS)
+    shares += bounds[1:]
     modes = _modes(buffers, bound)
     place = {buffer: at for at, (buffer, _) in enumerate(modes)}
     return KernelStep(kernel, bound, modes, tuple([_launch(each, place) for each in shares]), nanoseconds)

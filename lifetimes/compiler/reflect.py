@@ -71,10 +71,10 @@ class Graph:
         known: dict[str, str] = {}
         found = []
         for step in steps:
-            if isinstance(step, Bound):
-                key = text(step.nest)
+            if isinstance(step, tuple):
+                key = text(step[0].nest)
                 if key not in known:
-                    known[key] = tell(step)
+                    known[key] = tell(step[0])
                 found.append(known[key])
             else:
                 found.append(f"matmul by NumPy: {step.args[0].shape} @ {step.args[1].shape}, {step.dtype}")

@@ -134,7 +134,10 @@ def _remove(folder: Path, owner_file: Path) -> None:
         os.rmdir(folder)
     except FileNotFoundError:
         pass
-    os.unlink(owner_file)
+    try:
+        os.unlink(owner_file)
+    except FileNotFoundError:
+        pass
 
 
 def _lock(owner: int, *, if_impossible: bool = False) -> bool:

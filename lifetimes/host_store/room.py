@@ -2,8 +2,8 @@
 
 In this order, one step at a time, each followed by another look whether it is enough: buffers that nobody uses; landing
 places kept warm for arrays that are newer on the device; copies that are in a file as well; copies of arrays that are
-on the device as well (which makes the next eviction copy again); the copy that nobody used for longest, to a file; waiting
-for copies in flight and for other threads that write files.
+on the device as well (which makes the next eviction copy again); waiting for copies in flight from and to buffers that were
+given back; the copy that nobody used for longest, to a file; waiting for uploads and for other threads that write files.
 
 Nothing is touched that a use reads, that another thread moves, or that a copy still has to land in; and a copy stays
 until the upload made from it is known to have succeeded.
@@ -40,7 +40,8 @@ def make_room(store: HostStore, capacity: int) -> bool:
     if _drop_second_copies(store, capacity):
         store.settle()
         return True
-    return _spill_one(store) or _wait(store)
+    # A copy in flight is over sooner than a file is written.
+    return store.wait_landing() or _spill_one(store) or _wait(store)
 
 
 def _drop_second_copies(store: HostStore, capacity: int) -> bool:
@@ -107,8 +108,6 @@ def _spill_one(store: HostStore) -> bool:
 
 def _wait(store: HostStore) -> bool:
     """Wait for what is on its way out of memory; False when nothing is."""
-    if store.wait_landing():
-        return True
     upload: Ticket | None = None
     with lock:
         for entry in store.warm:

@@ -55,7 +55,7 @@ def spill(store: HostStore, entry: Entry) -> bool:
                 entry.home.disown(entry)
             entry.home.moved(entry)
             finished.notify_all()
-    if written and instrument.listeners:
+    if written and instrument.watchers:
         instrument.emit("spill", entry.key, nbytes=entry.nbytes)
     return written
 
@@ -80,7 +80,7 @@ def load(store: HostStore, entry: Entry) -> None:
                 store.give(buffer)
             if entry.state == LOADING:
                 entry.become(DISK)
-    if instrument.listeners:
+    if instrument.watchers:
         instrument.emit("load", entry.key, nbytes=entry.nbytes)
 
 

@@ -113,12 +113,14 @@ def _try_acquire(manager: Manager, token: int, working_set: Sequence[tuple[Entry
         for entry, _ in missing:
             blocks[entry.key] = manager.ladder.allocate(entry.nbytes, stream)
         _order(working_set, stream)
-        for entry, mode in missing:
-            if mode != "w" and (entry.state == HOST or entry.state == DISK):
-                bring(manager, entry, blocks, stream)
+        # Those in host memory first: what is uploaded makes room there for those that have to be read from files.
+        for state in (HOST, DISK):
+            for entry, mode in missing:
+                if mode != "w" and entry.state == state:
+                    bring(manager, entry, blocks, stream)
         _commit(manager, working_set, missing, blocks)
     except BaseException:
-        _roll_back(manager, token, working_set, blocks)
+        _roll_back(manager, token, working_set, missing, blocks)
         raise
 
 
@@ -305,10 +307,14 @@ def _latest(block: Block) -> dict[Timeline, int]:
 
 
 def _roll_back(
-    manager: Manager, token: int, working_set: Sequence[tuple[Entry, Mode]], blocks: dict[int, Block]
+    manager: Manager,
+    token: int,
+    working_set: Sequence[tuple[Entry, Mode]],
+    missing: Sequence[tuple[Entry, Mode]],
+    blocks: dict[int, Block],
 ) -> None:
     with lock:
-        for entry, _ in working_set:
+        for entry, _ in missing:  # others may be moved by a call around this one
             if entry.owner == get_ident():
                 manager.disown(entry)
         for key, block in list(blocks.items()):

@@ -159,10 +159,8 @@ class Manager(Inside):
         """As `use` for several arrays at once: ``with manager.use_many([(a, "r"), (b, "w")]) as (at_a, at_b):``.
 
         All are pinned together or none: on shortage nothing is kept while it waits for other threads' pins.
+        Errors (on entering): as `use`, and `ValueError` for a mode that is none.
         """
-        for _, mode in pairs:
-            if mode != "r" and mode not in ("rw", "w"):
-                raise ValueError(f'a mode is "r", "rw" or "w", not {mode!r}')
         return UseMany(self, pairs, self.stream if stream is None else timeline_of(stream))
 
     @guarded

@@ -19,8 +19,24 @@ __all__ = ["close", "refuse_pinned", "run_late"]
 
 def close(manager: Manager) -> None:
     """See `Manager.close`.  What fails on the way does not keep the rest from its end; it is raised as one group."""
-    if manager.ended:
-        return
+    me = get_ident()
+    with lock:
+        while manager.closer and manager.closer != me:
+            manager.waiting.wait(manager.waiting.changes)
+        if manager.ended or manager.closer:  # done, or a driver or finalizer calls it from inside
+            return
+        manager.closer = me
+    try:
+        _empty(manager)
+        _give_back(manager)
+    finally:
+        manager.closer = 0
+        with lock:
+            manager.waiting.note()
+
+
+def _empty(manager: Manager) -> None:
+    """Forget all arrays, or none."""
     with lock:
         refuse_pinned(manager)
         manager.closed = True
@@ -34,7 +50,9 @@ def close(manager: Manager) -> None:
         finally:
             if not emptied:
                 manager.closed = False
-                manager.waiting.note()
+
+
+def _give_back(manager: Manager) -> None:
     failures: list[Exception] = []
     _wait_for_work(manager, failures)
     manager.evictor.copybacks.clear()

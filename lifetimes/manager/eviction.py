@@ -12,7 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from lifetimes import instrument
-from lifetimes.entry import BROKEN, CLEAN, DIRTY, EVICTING, HOST, UNMANAGED, Entry
+from lifetimes.entry import BROKEN, CLEAN, DIRTY, EVICTING, HOST, Entry
 from lifetimes.errors import BackendError, OutOfMemory
 from lifetimes.failures import warn
 from lifetimes.locks import lock
@@ -72,7 +72,7 @@ class Evictor:
         claimed: list[Entry] = []
         try:
             with lock:
-                if entry.pins or entry.owner or entry.state == UNMANAGED or entry.released:
+                if entry.pins or entry.owner or entry.lease is not None or entry.released:
                     return False
                 if entry.block is None:
                     return True

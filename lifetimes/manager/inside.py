@@ -84,6 +84,7 @@ class Inside:
         self.waiting = Waiting()
         self.closed = False
         self.ended = False
+        self.closer = 0  # the thread that is closing, or 0
         self.late: deque[Callable[[], object]] = deque()  # what could not be done where it came up
         self.tending = False  # a call of `tend` stands in ``late``
         # Invariants: the entries that are pinned; that some thread moves; that are released but not gone yet.
@@ -123,6 +124,7 @@ class Inside:
     def forget_parent(self) -> None:
         """In a forked child: the device belongs to the parent."""
         self.closed = self.ended = True
+        self.closer = 0
         self.get = _nothing
         self.late.clear()
         self.pinned.clear()

@@ -65,7 +65,7 @@ class Ladder:
         passes = PASSES
         while passes:
             passes -= 1
-            used_up, failed = False, manager.evictor.failed
+            used_up, promised, failed = False, False, manager.evictor.failed
             for rung, step in steps.items():
                 if rung not in tried:
                     tried.append(rung)
@@ -77,11 +77,12 @@ class Ladder:
                     if found is not None:
                         return self._count(rung, found[0])
                     if rung in ("hooks", "collect"):
+                        promised = True
                         break
                     used_up = True
             if used_up and manager.evictor.failed == failed:
                 passes = max(passes, 1)  # as long as something can be used up, there is something to gain
-            if not self._hope():
+            if not promised and not self._hope():
                 break
         raise Shortage(nbytes, capacity, tried)
 
@@ -148,8 +149,10 @@ class Ladder:
         if self._collecting > COLLECT_SHARE * elapsed:
             return False
         start = time.perf_counter()
-        before = self.manager.memory.pool.held_bytes
+        manager = self.manager
+        before = (manager.memory.pool.held_bytes, len(manager.pinned))
         gc.collect()
         reaper.safepoint()
+        manager.run_late()
         self._collecting += time.perf_counter() - start
-        return self.manager.memory.pool.held_bytes > before
+        return (manager.memory.pool.held_bytes, len(manager.pinned)) != before

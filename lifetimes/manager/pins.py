@@ -33,31 +33,37 @@ def pin(manager: Manager, token: int, entry: Entry, thread: int) -> None:
     pins[token] = thread
 
 
-def leave(manager: Manager, token: int, entry: Entry, mode: Mode, stream: Timeline, since: int) -> None:
-    """End one use, under the lock: leave its ticket behind and take the pin away.  Doing it twice does no harm.
+def leave(
+    manager: Manager, token: int, working_set: Sequence[tuple[Entry, Mode]], stream: Timeline, since: int
+) -> None:
+    """End one use, under the lock: leave its ticket behind and take its pins away.  Doing it twice does no harm.
 
-    ``since`` is how many marks ``stream`` had when the use began: see `Timeline.cover`.
+    All of a working set gets one number: it is one piece of work.  ``since`` is how many marks ``stream`` had when the use
+    began: see `Timeline.cover`.
     """
-    pins = entry.pins
-    if token not in pins:
-        return
     stream.issued = sequence = stream.issued + 1
     if stream.recorded != since:
         stream.cover(sequence, since)
-    if mode == "r":
-        entry.reads[stream] = sequence
-    else:
-        write = entry.last_write
-        if write is not None and mode == "rw" and (write[1] > write[0].reached or write[0].failures):
-            remember_write(entry)
-        entry.last_write = (stream, sequence)
-        entry.reads = {}
-    del pins[token]
-    if not pins:  # Note [Pins]
-        del manager.pinned[entry]
-        manager.counters.pinned_bytes -= entry.nbytes
-        if not entry.kept or entry.released or manager.waiting.attention:
-            manager.moved(entry)
+    for entry, mode in working_set:
+        pins = entry.pins
+        if token not in pins:
+            continue
+        if mode == "r":
+            entry.reads[stream] = sequence
+        else:
+            write = entry.last_write
+            if mode == "w":
+                entry.earlier = None
+            elif write is not None and (write[1] > write[0].reached or write[0].failures):
+                remember_write(entry)
+            entry.last_write = (stream, sequence)
+            entry.reads = {}
+        del pins[token]
+        if not pins:  # Note [Pins]
+            del manager.pinned[entry]
+            manager.counters.pinned_bytes -= entry.nbytes
+            if not entry.kept or entry.released or manager.waiting.attention:
+                manager.moved(entry)
 
 
 def unpin(manager: Manager, token: int, entry: Entry) -> None:

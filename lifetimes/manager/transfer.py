@@ -33,35 +33,37 @@ def read(manager: Manager, key: int, out: HostArray) -> HostArray:
         return out
     flat: ByteView = out.reshape(-1).view(np.uint8)
     token = next_key()
+    owned: list[Entry] = []
     try:
-        host, from_file = _look(manager, entry, token)
+        host = _look(manager, entry, token, owned)
         if host is not None:
             np.copyto(flat, host)
             return out
-        if from_file:
+        if owned:
             read_into(manager.host_store, entry, flat)
             return out
     finally:
         try:
-            _give_up(manager, entry, token)
+            _give_up(manager, entry, token, owned)
         finally:  # once more, should an interrupt have struck the line above
-            _give_up(manager, entry, token)
+            _give_up(manager, entry, token, owned)
     if entry.state == UNINIT:  # nothing was ever written: there is nothing to copy
         return out
     _copy_out(manager, entry, flat)
     return out
 
 
-def _give_up(manager: Manager, entry: Entry, token: int) -> None:
+def _give_up(manager: Manager, entry: Entry, token: int, owned: list[Entry]) -> None:
     with lock:
         unpin(manager, token, entry)
-        if entry.owner == get_ident():
-            manager.disown(entry)
-            manager.moved(entry)
+        for each in owned:
+            manager.disown(each)
+            manager.moved(each)
+        owned.clear()
 
 
-def _look(manager: Manager, entry: Entry, token: int) -> tuple[ByteView | None, bool]:
-    """Where the content is: pinned host memory, or a file that this thread owns now, or (neither) the device."""
+def _look(manager: Manager, entry: Entry, token: int, owned: list[Entry]) -> ByteView | None:
+    """Where the content is: pinned host memory, or a file of an entry that this thread owns now, or the device."""
     me = get_ident()
     with lock:
         while entry.owner:
@@ -71,11 +73,11 @@ def _look(manager: Manager, entry: Entry, token: int) -> tuple[ByteView | None, 
         check(manager, entry, "r")
         if entry.host is not None and (entry.state == HOST or (entry.state == CLEAN and entry.copyback is None)):
             pin(manager, token, entry, ~me)  # so that nobody lands in it meanwhile
-            return entry.host, False
+            return entry.host
         if entry.state == DISK:
+            owned.append(entry)
             manager.own(entry)
-            return None, True
-    return None, False
+    return None
 
 
 def _copy_out(manager: Manager, entry: Entry, flat: ByteView) -> None:

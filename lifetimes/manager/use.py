@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Use", "UseMany"]
 
 _SAMPLE: Final = SAMPLED - 1
-_READABLE: Final = (DIRTY, CLEAN)
+_WRITING: Final = ("rw", "w")
 
 
 class Use:
@@ -56,25 +56,23 @@ class Use:
             raise BusyError("a use can be entered once; call use() again for another block")
         manager = self._manager
         stream = self._stream
+        mode = self._mode
         self._token = token = next_key()
         thread = get_ident()
         counters = manager.counters
         try:
             with lock:
-                if counters.hits & _SAMPLE:
-                    entry = manager.get(self._key)
-                else:
-                    entry = timed_get(manager, self._key)
+                entry = manager.get(self._key) if counters.hits & _SAMPLE else timed_get(manager, self._key)
                 self._entry = entry
                 self._since = stream.recorded
                 if entry is not None and not entry.owner and entry.checked == told.count:
                     state = entry.state
                     write = entry.last_write
-                    if self._mode == "r":
-                        short = state in _READABLE
-                    else:
-                        short = state == DIRTY and (not entry.reads or _nothing_to_wait_for(entry.reads, stream))
-                    if short and (write is None or write[0] is stream or write[1] <= write[0].reached):
+                    if (
+                        (state == DIRTY or (state == CLEAN and mode == "r"))
+                        and (write is None or write[0] is stream or write[1] <= write[0].reached)
+                        and (mode == "r" or not entry.reads or _nothing_to_wait_for(entry.reads, stream))
+                    ):
                         pins = entry.pins
                         if not pins:  # Note [Pins]
                             manager.pinned[entry] = None
@@ -89,20 +87,17 @@ class Use:
                         return address
             if entry is None:
                 raise manager.unknown(self._key)
-            acquire(manager, token, ((entry, self._mode),), stream)
+            acquire(manager, token, ((entry, mode),), stream)
             return entry.block.address if entry.block is not None else 0
         except BaseException as error:
-            self._give_up(error)
+            entry = self._entry
+            if entry is not None:
+                with lock:
+                    unpin(manager, token, entry)
+                self._entry = None
+            if not isinstance(error, Exception):
+                manager.repair()
             raise
-
-    def _give_up(self, error: BaseException) -> None:
-        entry = self._entry
-        if entry is not None:
-            with lock:
-                unpin(self._manager, self._token, entry)
-            self._entry = None
-        if not isinstance(error, Exception):
-            self._manager.repair()
 
     def __exit__(self, *exc_info: object) -> None:
         entry = self._entry
@@ -110,12 +105,13 @@ class Use:
             return
         manager = self._manager
         stream = self._stream
+        working_set = ((entry, self._mode),)
         try:
             with lock:
-                leave(manager, self._token, entry, self._mode, stream, self._since)
+                leave(manager, self._token, working_set, stream, self._since)
         except BaseException as error:  # an interrupt while waiting for the lock, or inside
             with lock:
-                leave(manager, self._token, entry, self._mode, stream, self._since)
+                leave(manager, self._token, working_set, stream, self._since)
             if not isinstance(error, Exception):
                 manager.repair()
             raise
@@ -128,8 +124,12 @@ class Use:
         except AttributeError:  # its __init__ was interrupted
             return
         if entry is not None and self._token in entry.pins:
-            manager, token, mode, stream, since = self._manager, self._token, self._mode, self._stream, self._since
-            manager.leave_late(partial(leave, manager, token, entry, mode, stream, since))
+            self._manager.leave_late(
+                partial(leave, self._manager, self._token, ((entry, self._mode),), self._stream, self._since)
+            )
+
+
+_LEFT: Final[list[tuple[Entry, Mode]]] = []
 
 
 class UseMany:
@@ -155,7 +155,7 @@ class UseMany:
         self._entered = working_set
         try:
             with lock:
-                addresses = self._pin_resident(working_set)
+                addresses = self._pin_resident(working_set, token, get_ident())
                 if addresses is not None:
                     return addresses
                 for entry, _ in working_set:
@@ -174,28 +174,25 @@ class UseMany:
                 manager.repair()
             raise
 
-    def _pin_resident(self, working_set: list[tuple[Entry, Mode]]) -> tuple[int, ...] | None:
+    def _pin_resident(self, working_set: list[tuple[Entry, Mode]], token: int, thread: int) -> tuple[int, ...] | None:
         """The short way, for all or for none: under the lock; None when one of them needs the long way."""
-        manager, stream, token, pinned, thread = (
-            self._manager,
-            self._stream,
-            self._token,
-            self._manager.pinned,
-            get_ident(),
-        )
+        manager = self._manager
+        stream = self._stream
+        get, touch, pinned, counters, count = manager.get, manager.touch, manager.pinned, manager.counters, told.count
         addresses = []
-        counters = manager.counters
         for key, mode in self._pairs:
-            entry = manager.get(key)
-            if entry is None or entry.owner or entry.checked != told.count:
+            entry = get(key)
+            if entry is None or entry.owner or entry.checked != count:
                 return None
             state = entry.state
+            if state != DIRTY and (state != CLEAN or mode != "r"):
+                return None
             write = entry.last_write
-            if mode == "r":
-                short = state in _READABLE
-            else:
-                short = state == DIRTY and (not entry.reads or _nothing_to_wait_for(entry.reads, stream))
-            if not short or not (write is None or write[0] is stream or write[1] <= write[0].reached):
+            if write is not None and write[0] is not stream and write[1] > write[0].reached:
+                return None
+            if mode != "r" and (
+                mode not in _WRITING or (entry.reads and not _nothing_to_wait_for(entry.reads, stream))
+            ):
                 return None
             pins = entry.pins
             if token in pins:
@@ -205,19 +202,19 @@ class UseMany:
                 pinned[entry] = None
                 counters.pinned_bytes += entry.nbytes
             pins[token] = thread
+            if entry.kept:
+                touch(key)
             addresses.append(entry.block.address)  # type: ignore[union-attr]  # a resident entry has one
         if counters.pinned_bytes > counters.peak_pinned_bytes:
             counters.peak_pinned_bytes = counters.pinned_bytes
-        touch = manager.touch
-        for entry, _ in working_set:
-            if entry.kept:
-                touch(entry.key)
         counters.hits += len(addresses)
         return tuple(addresses)
 
     def _look_up(self, working_set: list[tuple[Entry, Mode]]) -> None:
         modes: dict[int, Mode] = {}
         for key, mode in self._pairs:
+            if mode != "r" and mode not in _WRITING:
+                raise ValueError(f'a mode is "r", "rw" or "w", not {mode!r}')
             known = modes.get(key)
             # The same array twice: one pin, with the mode that covers both.
             modes[key] = mode if known is None or known == mode else "rw"
@@ -228,23 +225,22 @@ class UseMany:
             working_set.append((entry, mode))
 
     def __exit__(self, *exc_info: object) -> None:
-        if self._entered is None:
+        entered = self._entered
+        if not entered:
             return
         manager = self._manager
         try:
-            self._leave()
-        except BaseException as error:
-            self._leave()
+            with lock:
+                leave(manager, self._token, entered, self._stream, self._since)
+        except BaseException as error:  # an interrupt while waiting for the lock, or inside
+            with lock:
+                leave(manager, self._token, entered, self._stream, self._since)
             if not isinstance(error, Exception):
                 manager.repair()
             raise
+        self._entered = _LEFT
         if self._stream.borrowed or manager.late:
             manager.after_use(self._stream, exc_info)
-
-    def _leave(self) -> None:
-        with lock:
-            for entry, mode in self._entered or ():
-                leave(self._manager, self._token, entry, mode, self._stream, self._since)
 
     def __del__(self) -> None:
         try:
@@ -252,9 +248,7 @@ class UseMany:
         except AttributeError:  # its __init__ was interrupted
             return
         if entered and any(self._token in entry.pins for entry, _ in entered):
-            for entry, mode in entered:
-                leaving = partial(leave, self._manager, self._token, entry, mode, self._stream, self._since)
-                self._manager.leave_late(leaving)
+            self._manager.leave_late(partial(leave, self._manager, self._token, entered, self._stream, self._since))
 
 
 def timed_get(manager: Manager, key: int) -> Entry | None:

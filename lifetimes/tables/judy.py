@@ -49,6 +49,12 @@ class JudyTable(Generic[V]):
     # `floor` passes over it; a key that `pop` took out in vain is put back.  The set may hold a key too many, never
     # one too few.
 
+    # Note: the end of the interpreter.
+    # The package is bound by nanobind, which prints to stderr what is still alive when the interpreter is gone: a table
+    # that a frame of a daemon thread holds, or that a reference cycle keeps which nobody collects.  Nothing here can
+    # help that.  The two parts could be exchanged in a hook at exit, but not a ``get`` that somebody kept, which holds
+    # the map as well.  Whoever keeps a table for others lets go of it, and of its ``get``, when it is closed.
+
     __slots__ = ("_map", "_mirror", "get")
 
     get: Getter[V]

@@ -29,7 +29,7 @@ from lifetimes.cell import live
 from lifetimes.reaper import check_invariants
 from lifetimes.testing.disturb import interrupt, run_disturbed
 
-__all__ = ["LifetimesMachine", "Work"]
+__all__ = ["LifetimesMachine", "Node", "Work"]
 
 
 class Work:
@@ -146,10 +146,11 @@ class LifetimesMachine(RuleBasedStateMachine):
         """Run it and count the failures that are told by a warning."""
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            result = self.run(call)
-        told = [str(each.message) for each in caught if issubclass(each.category, CleanupWarning)]
-        self.told += sum(each.startswith("finalizer") for each in told)
-        return result
+            try:
+                return self.run(call)
+            finally:
+                told = [str(each.message) for each in caught if issubclass(each.category, CleanupWarning)]
+                self.told += sum(each.startswith("finalizer") for each in told)
 
     # The rules.
 

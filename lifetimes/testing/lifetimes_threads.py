@@ -1,4 +1,11 @@
-"""The random program of `lifetimes_machine`, each call made by one of several threads."""
+"""The random program of `lifetimes.testing.lifetimes_machine` on several threads.
+
+class MyMachine(ThreadedLifetimesMachine):
+    def make(self, *args, **options):
+        return my_package.Handle(*args, **options)
+
+TestMyMachine = MyMachine.TestCase
+"""
 
 from __future__ import annotations
 

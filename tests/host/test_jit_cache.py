@@ -244,10 +244,6 @@ def test_what_a_function_forgets_of_captured_arrays(device: lifetimes.Device) ->
 
 
 def test_static_arguments_by_value_and_type(device: lifetimes.Device) -> None:
-    @lifetimes.jit
-    def plain(x: Any) -> Any:
-        return x
-
     function = lifetimes.jit(lambda x, n, kind="a": x * n if kind == "a" else x - n, static=("n", "kind"))
     x = device.asarray(np.ones(3, "int8"))
     for n in (1, True, 1.0, 2, 3):
@@ -259,6 +255,14 @@ def test_static_arguments_by_value_and_type(device: lifetimes.Device) -> None:
     assert first(function(x, n=3, kind="b")) == -2
     repeated = lifetimes.jit(lambda x, n: sum([x] * n), static=1)
     assert first(repeated(x, 4)) == 4
+
+    class Model:
+        @lifetimes.jit(static="n")
+        def apply(self, x: Any, n: int) -> Any:
+            return sum([x] * n)
+
+    assert first(Model().apply(x, 3)) == 3
+    assert first(Model().apply(x, n=4)) == 4
     with pytest.raises(TypeError, match=r"static='m': the function has no such argument; it has x, n"):
         lifetimes.jit(lambda x, n: x, static="m")
     with pytest.raises(TypeError, match=r"static=2: the function has no such argument"):
@@ -490,6 +494,8 @@ def test_what_cannot_be_called_says_so(device: lifetimes.Device) -> None:
         lifetimes.jit(lambda x: x if x.sum() > 0 else -x)(device.asarray(np.zeros(3)))
     with pytest.raises(TypeError, match="jit takes a function"):
         lifetimes.jit(3)  # type: ignore[call-overload]
+    with pytest.raises(TraceError, match="no content"):
+        function(lifetimes.spec(3), lifetimes.spec(3))
     swapped = device.asarray(np.zeros(3).astype(">f8"))
     with pytest.raises(TraceError, match="byte order"):
         function(swapped, swapped)

@@ -14,6 +14,8 @@ pytest.importorskip("llvmlite")
 import lifetimes
 from lifetimes.compiler import settings, target
 from lifetimes.compiler.emit.llvm import MOST_COPIES
+from lifetimes.compiler.plan import make_plan
+from lifetimes.compiler.trace import trace
 from tests.jitting import as_numpy_does, check
 
 RANDOM = np.random.default_rng(3)
@@ -104,6 +106,25 @@ def test_every_length_around_the_vectors(device: lifetimes.Device, name: str, dt
             wanted = [x * x + x, np.sum(x), np.cumsum(x), np.max(x + x), np.argmax(x)]
             for each, want in zip(got, wanted, strict=True):
                 np.testing.assert_array_equal(each, want, err_msg=f"{length} elements")
+
+
+def test_transposes_in_strips(device: lifetimes.Device) -> None:
+    """Large enough for several strips, and not a whole number of them."""
+    x = RANDOM.normal(size=(301, 203))
+
+    def transposed(x: Any) -> Any:
+        return x.T + 1, x.T[::-1, 5:] * x.T[:, 5:]
+
+    step: Any = make_plan(trace(transposed, (x,)).function, [(203, 1)], settings.now).steps[0]
+    assert len(step.launches) > 2
+    program = lifetimes.jit(transposed)
+    for threads in (1, 3):
+        with settings.using(threads=threads):
+            one, two = program(device.asarray(x))
+            np.testing.assert_array_equal(one.numpy(), x.T + 1)
+            np.testing.assert_array_equal(two.numpy(), x.T[::-1, 5:] * x.T[:, 5:])
+    cube = RANDOM.normal(size=(70, 80, 90))
+    as_numpy_does(device, lambda xp, x: xp.permute_dims(x, (2, 0, 1)) + 0, cube)
 
 
 @pytest.mark.parametrize("name", target.names())

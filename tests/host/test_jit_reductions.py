@@ -13,7 +13,7 @@ pytest.importorskip("llvmlite")
 
 import lifetimes
 from lifetimes.compiler import functions, settings, target
-from lifetimes.compiler.parts import PART
+from lifetimes.compiler.parts import LONG, PART
 from tests.jitting import as_numpy_does, check, placed
 
 RANDOM = np.random.default_rng(5)
@@ -100,7 +100,7 @@ def test_sums_of_ones_count(device: lifetimes.Device) -> None:
     lengths = {*range(1, 300), *range(300, 1101, 7)}
     for power in range(9, 17):
         lengths |= {2**power - 1, 2**power, 2**power + 1}
-    lengths |= {PART * 2 - 1, PART * 2, PART * 2 + 1, PART * 3 + 77}
+    lengths |= {LONG - 1, LONG, LONG + 1, LONG + PART - 1, LONG + PART, LONG + PART + 77}
     for length in sorted(lengths):
         x = np.ones(length)
         x[-1] = 2.0

@@ -21,6 +21,7 @@ SMALL = hypothesis.settings(
     stateful_step_count=60 if NIGHTLY else 30,
     deadline=None,
     suppress_health_check=list(hypothesis.HealthCheck),
+    phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],  # it traces, and so do we
 )
 
 

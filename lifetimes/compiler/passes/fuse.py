@@ -34,7 +34,7 @@ from lifetimes.compiler.passes.views import (
 
 __all__ = ["Buffer", "Fused", "Group", "Kind", "Target", "fuse"]
 
-ALONE: Final = 32768
+ALONE: Final = 131072
 """A reduction to a single value over more elements is a kernel without what comes after it, so that it can have parts."""
 REPEATS: Final = 4
 """What a group would compute for more than so many different indices is stored instead."""

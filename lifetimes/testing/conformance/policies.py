@@ -90,6 +90,9 @@ class PolicyMachine(RuleBasedStateMachine):
 
     @invariant()
     def holds_what_it_was_given(self) -> None:
+        check = getattr(self.policy, "check_invariants", None)
+        if check is not None:
+            check()
         assert len(self.policy) == len(self.held)
         for key in range(22):
             assert (key in self.policy) == (key in self.held)

@@ -103,12 +103,13 @@ class Trouble(UsesAndMoves):
         try:
             run_disturbed(call, step=step, act=interrupt_the_library, after_calls=True)
         except KeyboardInterrupt:
-            if len(self.manager.pinned) > len({key for each in self.open for key in each.modes}):
-                gc.collect()  # the trace function and the frames it has seen, which hold the use, refer to each other
+            pass
         except BrokenError:
             assert key in self.lost | self.unsure, f"array #{key} is not lost, but said to be"
         except REFUSALS:
             pass
+        if sum(len(entry.pins) for entry in self.manager.pinned) > sum(len(each.modes) for each in self.open):
+            gc.collect()  # the trace function and the frames it has seen, which hold the use, refer to each other
 
     def prefetch_one(self, at: int) -> None:
         """Prefetch on the manager's own stream."""

@@ -200,13 +200,15 @@ def test_a_closed_parent(place: int) -> None:
     parents = [Lifetime(number, log.append, str(number), kind="context") for number in range(3)]
     parents[place].close()
     assert log.pop() == str(place)
-    with pytest.raises(ClosedError, match=r"context #\d+ is closed: it cannot become a parent"):
+    with pytest.raises(ClosedError, match=r"context #\d+ is closed: it cannot become a parent") as caught:
         Lifetime(None, log.append, "child", parents=parents)
-    with pytest.raises(ClosedError):
+    with pytest.raises(ClosedError) as again:
         Lifetime(None, log.append, "child", parents=parents[place : place + 1])
+    kept = [caught.value, again.value]  # with their frames, and so with the child that was not made
     parents.clear()
     lifetimes.drain()
     assert sorted(log) == sorted({"0", "1", "2"} - {str(place)})
+    assert len(kept) == 2
 
 
 @pytest.mark.parametrize("how", ["detached", "closing"])

@@ -197,11 +197,12 @@ def test_storm() -> None:
 def test_a_collection_while_this_thread_holds_the_lock_returns_and_frees_later() -> None:
     """JuliaGPU/CuArrays.jl#685: a finalizer waits for a lock that its own thread holds."""
     runtime = Runtime()
+    plain = Lifetime(runtime.create(), runtime.free, 1000)
     cycle(runtime)
-    plain = Lifetime(runtime.create(), runtime.free, 1001)
     with locks.lock:
-        gc.collect()
         del plain
+        assert runtime.log == []
+        gc.collect()
         assert lifetimes.drain() == 0
         assert runtime.log == []
     assert len(queue) >= 2

@@ -308,7 +308,7 @@ class Owner: pass
 def test_warnings_as_errors_at_exit(tmp_path: Path) -> None:
     ended = run_script(FAMILY + "view.add_finalizer(int, 'x')", tmp_path, options=("-W", "error"))
     assert ended.code == 0
-    assert "Exception ignored in: <function _Messenger.__del__" in ended.err
+    assert "Exception ignored in: <function _Unraisable.__del__" in ended.err
     assert "ValueError: invalid literal" in ended.err
     assert "CleanupWarning: finalizer int of object 'view'" in ended.err
     assert ended.freed == FREED

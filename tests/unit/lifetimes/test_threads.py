@@ -317,6 +317,34 @@ def test_a_handle_dropped_while_a_close_decides_is_not_lost() -> None:
     root.close()
 
 
+def test_a_drain_while_a_close_decides_loses_nothing_that_waited() -> None:
+    """Dropped before, in the queue, and found marked by a drain of another thread: it is released after the refusal."""
+    log: list[str] = []
+    root = Lifetime("root", log.append, "root")
+    pinned = Lifetime("pinned", log.append, "pinned", parents=[root])
+    waiting = Lifetime("waiting", log.append, "waiting", parents=[root], deferred=True)
+    del waiting
+    original = closing.held_by
+
+    def meanwhile(cells: Any, holds: str) -> Any:
+        other = threading.Thread(target=lifetimes.drain)
+        other.start()
+        other.join(30)
+        assert log == []
+        return original(cells, holds)
+
+    with pinned.use():
+        closing.held_by = meanwhile
+        try:
+            with pytest.raises(BusyError):
+                root.close()
+        finally:
+            closing.held_by = original
+    lifetimes.drain()
+    assert log == ["waiting"]
+    root.close()
+
+
 def test_threads_attach_finalizers_to_one_lifetime() -> None:
     """None is lost, each runs once."""
     for _ in range(20):

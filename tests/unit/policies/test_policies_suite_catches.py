@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from lifetimes.errors import InternalError
 from lifetimes.policies.lru import LRUPolicy
 from lifetimes.testing.conformance.policies import PolicyConformance
 
@@ -50,6 +51,11 @@ class GivesOne(LRUPolicy):
         yield from list(self._order)[:1]
 
 
+class FailsItsOwnCheck(LRUPolicy):
+    def check_invariants(self) -> None:
+        raise InternalError("planted")
+
+
 class NewOrder(LRUPolicy):
     def clear(self) -> None:
         self._order = type(self._order)()
@@ -69,6 +75,7 @@ class NewOrder(LRUPolicy):
         (Copies, MODEL, ()),
         (StartsOver, "test_a_pass_ends_while_others_work", ("take out and put back",)),
         (StartsOver, "test_a_pass_goes_on_past_keys_that_are_kept", ()),
+        (FailsItsOwnCheck, MODEL, ()),
         (GivesOne, "test_every_key_is_a_candidate_once", ()),
         (NewOrder, "test_a_touch_that_was_kept_stays_right", ()),
     ],
@@ -83,5 +90,5 @@ def test_a_faulty_policy_is_found(policy: type[LRUPolicy], test: str, args: tupl
         max_examples=200,
     )
     planted: Any = type("Planted", (PolicyConformance,), {"make": lambda self: policy(), "model_settings": once})()
-    with pytest.raises((AssertionError, pytest.fail.Exception, LookupError, RuntimeError)):
+    with pytest.raises((AssertionError, pytest.fail.Exception, InternalError, LookupError, RuntimeError)):
         getattr(planted, test)(*args)

@@ -132,3 +132,35 @@ def test_the_check_sees_a_wrong_count() -> None:
     table._count += 1
     with pytest.raises(InternalError, match="the count is that of the keys"):
         table.check_invariants()
+
+
+@pytest.mark.parametrize("threshold", [50, 333])
+@pytest.mark.parametrize("listing", ["snapshot", "range"])
+def test_a_collection_that_pops_everywhere_makes_a_listing_miss_nothing(listing: str, threshold: int) -> None:
+    """The tree's own iteration passes over items when those before them go."""
+    table: BTreeTable[Any] = BTreeTable()
+    for key in range(2000):
+        table.insert(key, str(key))
+    ran: list[bool] = []
+
+    class Garbage:
+        def __init__(self) -> None:
+            self.myself = self
+
+        def __del__(self) -> None:
+            for key in range(0, 2000, 4):
+                table.pop(key)
+            ran.append(True)
+
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.set_threshold(threshold)
+    try:
+        Garbage()
+        items = dict(table.snapshot() if listing == "snapshot" else table.range(0, KEY_MAX))
+    finally:
+        gc.set_threshold(*thresholds)
+    gc.collect()
+    assert ran
+    assert {key: str(key) for key in range(2000) if key % 4}.items() <= items.items()
+    table.check_invariants()
