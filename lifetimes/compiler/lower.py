@@ -17,7 +17,7 @@ from lifetimes.compiler.ir import Function, Node
 from lifetimes.compiler.kernel import Access, Nest, Phase, Reduction, Store, Value
 from lifetimes.compiler.loops import Loops
 from lifetimes.compiler.parts import in_parts, is_long
-from lifetimes.compiler.passes.fuse import Fused, Group, Target
+from lifetimes.compiler.passes.groups import Fused, Group, Target
 from lifetimes.compiler.passes.views import IndexMap, View, argument_maps, contiguous, is_view
 
 __all__ = ["lower"]

@@ -11,7 +11,7 @@ from typing import Final
 
 from lifetimes.compiler.bound import Bound
 from lifetimes.compiler.kernel import ELEMENT, Access, Phase, Reduction, Store, Value
-from lifetimes.compiler.passes.fuse import Buffer
+from lifetimes.compiler.passes.groups import Buffer
 
 __all__ = ["LONG", "PART", "in_parts", "is_long"]
 

@@ -19,7 +19,8 @@ from lifetimes.compiler.ir import Function, Node, Shape
 from lifetimes.compiler.kernel import Words
 from lifetimes.compiler.lower import lower
 from lifetimes.compiler.passes import simplified
-from lifetimes.compiler.passes.fuse import Buffer, Fused, fuse
+from lifetimes.compiler.passes.fuse import fuse
+from lifetimes.compiler.passes.groups import Buffer, Fused
 from lifetimes.compiler.passes.views import View
 from lifetimes.compiler.settings import Settings
 from lifetimes.compiler.team import PARTS

@@ -15,7 +15,7 @@ from lifetimes.compiler import functions, settings, target
 from lifetimes.compiler.cache import kernels
 from lifetimes.compiler.emit import elementwise, memory, reductions
 from lifetimes.compiler.loops import Loops
-from lifetimes.compiler.passes import fuse, views
+from lifetimes.compiler.passes import fuse, groups, views
 from tests.jit_graphs import arguments, graph
 from tests.jitting import check
 
@@ -109,7 +109,7 @@ def a_slice_that_starts_at_the_front(patch: pytest.MonkeyPatch) -> None:
 
 def rows_taken_for_granted(patch: pytest.MonkeyPatch) -> None:
     """A reduction that is read anywhere is taken for the one of the same row."""
-    patch.setattr(fuse, "_is_row", lambda reduction, index, group: True)
+    patch.setattr(groups, "_is_row", lambda reduction, index, group: True)
 
 
 def strides_of_buffers_too_small(patch: pytest.MonkeyPatch) -> None:

@@ -1,38 +1,26 @@
 """Which nodes are computed together: from a graph to groups, each of which becomes one kernel.
 
-A node is *stored* if it gets a buffer of its own: results of the function, what one kernel reduces for another, what a view
-cannot be made of.  Everything else is computed where it is used, views by index arithmetic.  A group holds what one loop
-nest computes.
+First it is settled what is stored (`_stored`): results of the function, what one kernel reduces for another, what a view
+cannot be made of.  Then each of these, arguments first, is put into the first group that can compute it.
 
-Note [Rows].  A reduction over some dimensions of a domain and what is computed from it for the same rows are one group:
-a softmax is one kernel.  The group runs over its rows in phases, and what a phase reduced is known to the next.
+Note [Order].  Groups run in the order in which they were opened.  A target may join an open group if all it needs is
+computed by earlier groups, or within that group for the very same row or element.
 
-Note [Order].  Targets are looked at arguments first, and groups run in the order in which they were opened.  A target may
-join an open group if all it needs is computed by earlier groups, or within that group for the very same row or element.
+Note [Again].  Only when a target has a group is it known how often the group would compute what the target needs.  A node
+that would be computed too often is stored instead, which changes the groups: then all is begun anew.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Final, Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Final
 
 from lifetimes.compiler.ir import Function, Node, Shape
 from lifetimes.compiler.ops import ROWS
-from lifetimes.compiler.passes.views import (
-    IndexMap,
-    View,
-    argument_maps,
-    contiguous,
-    identity_map,
-    is_view,
-    peeled,
-    splits,
-    view_of,
-)
+from lifetimes.compiler.passes.groups import MEMORY_ONLY, Buffer, Fused, Group, Kind, Role, Target
+from lifetimes.compiler.passes.views import View, contiguous, is_view, peeled, splits, view_of
 
-__all__ = ["Buffer", "Fused", "Group", "Kind", "Target", "fuse"]
+__all__ = ["fuse"]
 
 ALONE: Final = 131072
 """A reduction to a single value over more elements is a kernel without what comes after it, so that it can have parts."""
@@ -40,139 +28,6 @@ REPEATS: Final = 4
 """What a group would compute for more than so many different indices is stored instead."""
 GROWS: Final = 4
 """What is costly and broadcast to at least so many times its size is stored instead."""
-
-Kind: TypeAlias = Literal["loops", "scan", "scatter", "matmul"]
-Role: TypeAlias = Literal["reduce", "element", "row"]
-Found: TypeAlias = Literal["load", "inline", "refused"]
-
-_MEMORY_ONLY: Final = frozenset({"reduce", "scan", "scatter_add", "concat", "matmul"})
-
-
-@dataclass(slots=True)
-class Buffer:
-    """Memory of a run.  ``param`` and ``out`` number those that the caller sees; with neither it is temporary."""
-
-    dtype: str
-    size: int
-    param: int | None = None
-    out: int | None = None
-
-
-@dataclass(slots=True)
-class Target:
-    """What a group computes and where it goes.
-
-    ``reduce``: the reduction ``node``, over the axes of the group.  ``element`` and ``row``: ``node`` for every step of all
-    loops, or of those that are not reduced.  ``into`` is None when only the group itself needs it.
-    """
-
-    node: Node
-    role: Role
-    into: View | None
-    phase: int = 0
-
-
-@dataclass(slots=True)
-class Group:
-    """One kernel: its domain (a loop for each dimension), the axes that are reduced or scanned, and the targets."""
-
-    kind: Kind
-    domain: Shape
-    axes: tuple[int, ...]
-    number: int
-    targets: list[Target] = field(default_factory=list)
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        """The dimensions of the domain that are not reduced."""
-        return tuple([at for at in range(len(self.domain)) if at not in self.axes])
-
-    def row_map(self, shape: Shape) -> IndexMap | None:
-        """The index map of something that has one element for each row; lengths of 1 may be anywhere.  None if it has not."""
-        waiting = [at for at in self.rows if self.domain[at] != 1]
-        found: list[tuple[int, tuple[tuple[int, int], ...]]] = []
-        for length in shape:
-            if length == 1:
-                found.append((0, ()))
-            elif waiting and self.domain[waiting[0]] == length:
-                found.append((0, ((waiting.pop(0), 1),)))
-            else:
-                return None
-        return None if waiting else tuple(found)
-
-    def roots(self, target: Target) -> list[tuple[Node, IndexMap]]:
-        """What is computed for a target, and for which indices."""
-        node = target.node
-        if target.role == "row":
-            rows = self.row_map(node.shape)
-            assert rows is not None, f"{node!r} has no element for each row"
-            return [(node, rows)]
-        whole = identity_map(range(len(self.domain)))
-        if target.role == "reduce":
-            return [(node.args[0], whole)]
-        if self.kind == "scatter":
-            axis, width = node.attr("axis"), node.args[1].ndim
-            return [(node.args[2], whole), (node.args[1], whole[axis : axis + width])]
-        if self.kind == "scan":
-            return [(node.args[0], whole)]
-        return [(node, whole)]
-
-
-@dataclass(slots=True)
-class Fused:
-    """The groups in the order in which they run, the buffers, and the nodes that can be read from them.
-
-    ``outs`` are the buffers of the results, which are C-contiguous.
-    """
-
-    function: Function
-    groups: list[Group] = field(default_factory=list)
-    buffers: list[Buffer] = field(default_factory=list)
-    views: dict[Node, View] = field(default_factory=dict)
-    made: dict[int, int] = field(default_factory=dict)
-    outs: list[int] = field(default_factory=list)
-
-    def find(self, node: Node, index: IndexMap, group: Group) -> Found:
-        """How a group gets at a node: from memory, by computing it, or not at all, since it does not have it in time."""
-        view = self.views.get(node)
-        if view is None:
-            return "refused" if node.op in _MEMORY_ONLY else "inline"
-        made = self.made.get(view.buffer, -1)  # parameters are there before all groups
-        if made < group.number:
-            return "load"
-        if made > group.number or group.kind != "loops":
-            return "refused"
-        if node.op == "reduce":
-            here = any(each.node is node and each.role == "reduce" for each in group.targets)
-            return "inline" if here and _is_row(node, index, group) else "refused"
-        if node.op in _MEMORY_ONLY or (node.op == "reshape" and splits(node) is None):
-            return "refused"
-        return "inline"
-
-    def reach(self, group: Group, target: Target) -> Iterator[tuple[Node, IndexMap, Found]]:
-        """Every node that computing a target comes across, for every index, users before what they use."""
-        waiting: dict[Node, set[IndexMap]] = {}
-        heap: list[tuple[int, Node]] = []
-
-        def push(node: Node, index: IndexMap) -> None:
-            maps = waiting.get(node)
-            if maps is None:
-                waiting[node] = {index}
-                heapq.heappush(heap, (-node.number, node))  # numbers differ, so nodes are never compared
-            else:
-                maps.add(index)
-
-        roots = group.roots(target)
-        for node, index in roots:
-            push(node, index)
-        while heap:
-            node = heapq.heappop(heap)[1]
-            for index in sorted(waiting[node]):
-                found = self.find(node, index, group)
-                yield node, index, found
-                if found == "inline" and node.op != "reduce":  # a reduction is known from an earlier phase
-                    for arg, at in argument_maps(node, index):
-                        push(arg, at)
 
 
 def fuse(function: Function, strides: Sequence[tuple[int, ...] | None]) -> Fused:
@@ -184,11 +39,18 @@ def fuse(function: Function, strides: Sequence[tuple[int, ...] | None]) -> Fused
     """
     stored = _stored(function, strides)
     while True:
-        fuser = _Fuser(function, strides, stored)
-        more = fuser.run()
-        if more is None:
-            return fuser.fused
-        stored.add(more)
+        try:
+            return _Fuser(function, strides, stored).run()
+        except _TooOften as error:
+            stored.add(error.node)
+
+
+class _TooOften(Exception):  # noqa: N818 (it is no error, see Note [Again])
+    """A group would compute ``node`` for too many different indices."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.node = node
 
 
 def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> set[Node]:
@@ -207,6 +69,7 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
 
     for node in function.nodes():
         arg = node.args[0] if node.args else node
+        # Arguments that the node reads from memory.
         if node.op == "reshape" and splits(node) is None:
             if arg not in views or view_of(node, views[arg]) is None:
                 store(arg)
@@ -217,7 +80,8 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
             for each in node.args:
                 if each not in views:
                     store(each)
-        if node.op in _MEMORY_ONLY or (node in results and node.op not in ("param", "const")):
+        # The node itself.
+        if node.op in MEMORY_ONLY or (node in results and node.op not in ("param", "const")):
             store(node)
         elif is_view(node) and arg in views:
             view = view_of(node, views[arg])
@@ -231,6 +95,8 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
 
 
 class _Fuser:
+    """One attempt to fill the groups, when it is known what is stored."""
+
     def __init__(self, function: Function, strides: Sequence[tuple[int, ...] | None], stored: set[Node]) -> None:
         self.fused = fused = Fused(function)
         self.stored = stored
@@ -240,14 +106,12 @@ class _Fuser:
             if own is not None:
                 fused.views[param] = View(at, 0, own)
 
-    def run(self) -> Node | None:
-        """Fill the groups; or return a node that must be stored first."""
+    def run(self) -> Fused:
+        """Fill the groups.  Errors: `_TooOften`."""
         fused = self.fused
         for node in fused.function.nodes():
             if node in self.stored:
-                more = self._place_stored(node)
-                if more is not None:
-                    return more
+                self._place_stored(node)
             elif is_view(node) and node.args[0] in fused.views:
                 arg = node.args[0]
                 whole = self.copies.get(arg) if node.op == "reshape" else None
@@ -255,71 +119,66 @@ class _Fuser:
                 if view is not None:
                     fused.views[node] = view
         for out in fused.function.outs:
-            more = self._place_result(peeled(out))
-            if more is not None:
-                return more
+            self._place_result(peeled(out))
         self._prune()
-        return None
+        return fused
 
     def _buffer(self, node: Node) -> View:
         self.fused.buffers.append(Buffer(node.dtype.name, node.size))
         return View(len(self.fused.buffers) - 1, 0, contiguous(node.shape))
 
-    def _place_stored(self, node: Node) -> Node | None:
-        fused = self.fused
+    def _place_stored(self, node: Node) -> None:
         into = self._buffer(node)
-        more: Node | None = None
         if node.op == "concat":
             offset, axis = 0, node.attr("axis")
             for part in node.args:
                 piece = View(into.buffer, offset, into.strides)
-                more = more or self._place(Target(part, "element", piece), part.shape, ())
+                self._place(Target(part, "element", piece), part.shape, ())
                 offset += part.shape[axis] * into.strides[axis]
         elif node.op == "scatter_add":
-            more = self._place(Target(node.args[0], "element", into), node.shape, ())
-            more = more or self._alone("scatter", Target(node, "element", into), node.args[2].shape, ())
+            self._place(Target(node.args[0], "element", into), node.shape, ())
+            self._alone("scatter", Target(node, "element", into), node.args[2].shape, ())
         elif node.op == "scan":
-            more = self._alone("scan", Target(node, "element", into), node.shape, (node.attr("axis"),))
+            self._alone("scan", Target(node, "element", into), node.shape, (node.attr("axis"),))
         elif node.op == "matmul":
             self._alone("matmul", Target(node, "element", into), node.shape, ())
         elif node.op == "reduce":
-            more = self._place(Target(node, "reduce", into), node.args[0].shape, node.attr("axes"))
+            self._place(Target(node, "reduce", into), node.args[0].shape, node.attr("axes"))
         else:
-            more = self._place(Target(node, "element", into), node.shape, ())
-        (self.copies if node.op == "param" else fused.views)[node] = into
-        return more
+            self._place(Target(node, "element", into), node.shape, ())
+        (self.copies if node.op == "param" else self.fused.views)[node] = into
 
-    def _place_result(self, node: Node) -> Node | None:
+    def _place_result(self, node: Node) -> None:
         """Each result has a buffer of its own, even if two of them are the same or one is a parameter."""
         fused = self.fused
         view = fused.views.get(node) if node in self.stored else None
-        more: Node | None = None
         if view is None or fused.buffers[view.buffer].out is not None:
             view = self._buffer(node)
-            more = self._place(Target(node, "element", view), node.shape, ())
+            self._place(Target(node, "element", view), node.shape, ())
         fused.buffers[view.buffer].out = len(fused.outs)
         fused.outs.append(view.buffer)
-        return more
 
     # Groups.
 
-    def _alone(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> Node | None:
+    def _alone(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> None:
         group = Group(kind, domain, axes, len(self.fused.groups))
         self.fused.groups.append(group)
-        return self._add(group, target)
+        self._add(group, target)
 
-    def _add(self, group: Group, target: Target) -> Node | None:
+    def _add(self, group: Group, target: Target) -> None:
         group.targets.append(target)
         if target.into is not None:
             self.fused.made[target.into.buffer] = group.number
-        return None if group.kind == "matmul" else self._too_often(group, target)
+        if group.kind != "matmul":
+            self._check_repeats(group, target)
 
-    def _place(self, target: Target, domain: Shape, axes: tuple[int, ...]) -> Node | None:
+    def _place(self, target: Target, domain: Shape, axes: tuple[int, ...]) -> None:
         """Put a target into the first group that it can join, or into one of its own."""
         for group in self.fused.groups:
             if group.kind == "loops" and self._joins(group, target, domain, axes):
-                return self._add(group, target)
-        return self._alone("loops", target, domain, axes)
+                self._add(group, target)
+                return
+        self._alone("loops", target, domain, axes)
 
     def _joins(self, group: Group, target: Target, domain: Shape, axes: tuple[int, ...]) -> bool:
         if target.role == "reduce":
@@ -363,15 +222,14 @@ class _Fuser:
         """Whether what a gather reads is in memory before the group runs."""
         return self.fused.made.get(self.fused.views[source].buffer, -1) < group.number
 
-    def _too_often(self, group: Group, target: Target) -> Node | None:
-        """What would be computed for too many different indices, and must be stored first."""
+    def _check_repeats(self, group: Group, target: Target) -> None:
+        """Errors: `_TooOften` for what must be stored first."""
         counts: dict[Node, int] = {}
         for node, _, found in self.fused.reach(group, target):
             if found == "inline" and node is not target.node and (node.op in ROWS or node.op in ("cast", "gather")):
                 counts[node] = counts.get(node, 0) + 1
                 if counts[node] > REPEATS and node not in self.stored:
-                    return node
-        return None
+                    raise _TooOften(node)
 
     def _prune(self) -> None:
         """Do not store what only its own group needs, which computes it anyhow."""
@@ -393,12 +251,6 @@ class _Fuser:
                     if node.op == "gather" and found == "inline":
                         needed.add(fused.views[node.args[0]].buffer)
         fused.groups = [group for group in fused.groups if any(each.into is not None for each in group.targets)]
-
-
-def _is_row(reduction: Node, index: IndexMap, group: Group) -> bool:
-    """Whether a reduction of the group is read where the row is, and nowhere else."""
-    whole = zip(reduction.shape, index, identity_map(group.rows), strict=True)
-    return all(length == 1 or at == own for length, at, own in whole)
 
 
 def _has_rows(group: Group) -> bool:

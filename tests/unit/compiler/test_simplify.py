@@ -14,7 +14,7 @@ from lifetimes.compiler.interpret import interpret
 from lifetimes.compiler.ir import Function
 from lifetimes.compiler.passes.simplify import simplify
 from lifetimes.compiler.rewrites import arithmetic, views
-from lifetimes.compiler.text import parse, to_text
+from lifetimes.compiler.text import to_text
 from lifetimes.compiler.trace import trace
 from lifetimes.compiler.verify import verify
 from lifetimes.testing.programs import Program, programs
@@ -165,36 +165,6 @@ ALIKE = {"round", "trunc", "shift_right", "less_equal", "greater_equal", "greate
 def test_every_rule_has_a_case() -> None:
     tried = {node.op for use, x, _ in SIMPLER for node in graph(use, x).nodes()}
     assert set(arithmetic.REWRITES) | set(views.REWRITES) <= tried | ALIKE
-
-
-BEFORE = """\
-function(%0: float64[2, 3], %1: float64[3]) {
-  %2: float64[1, 3] = expand(%1) {axes=(0,)}
-  %3: float64[2, 3] = broadcast(%2)
-  %4: float64[2, 3] = negative(%3)
-  %5: float64[2, 3] = add(%0, %4)
-  %6: float64[] = const() {value=1.0}
-  %7: float64[2, 3] = broadcast(%6)
-  %8: float64[2, 3] = multiply(%5, %7)
-  %9: float64[2, 3] = add(%7, %7)
-  %10: float64[2, 3] = divide(%8, %9)
-  %11: float64[2, 3] = sin(%0)
-  return %10
-}"""
-
-AFTER = """\
-function(%0: float64[2, 3], %1: float64[3]) {
-  %2: float64[2, 3] = broadcast(%1)
-  %3: float64[2, 3] = subtract(%0, %2)
-  %4: float64[] = const() {value=0.5}
-  %5: float64[2, 3] = broadcast(%4)
-  %6: float64[2, 3] = multiply(%3, %5)
-  return %6
-}"""
-
-
-def test_before_and_after() -> None:
-    assert to_text(simplify(parse(BEFORE))) == AFTER
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.too_slow])
