@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from lifetimes._typing import HostArray
@@ -53,6 +54,18 @@ class DeviceInfo:
     name: str
     total_memory: int | None = None
     version: str = ""
+
+    def matches(self, pattern: str) -> bool:
+        """Whether the pattern (``*``, ``?`` and ``[]`` as in a shell, or plain text) occurs in name and version.
+
+        Upper and lower case are alike.
+
+        >>> DeviceInfo(0, "pthread (Portable Computing Language)", version="PoCL 3.0-rc2").matches("pocl 3")
+        True
+        """
+        wanted = pattern.casefold()
+        words = f"{self.name} {self.version}".casefold()
+        return wanted in words or fnmatchcase(words, f"*{wanted}*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,5 +227,8 @@ class Backend(Protocol):
         ...
 
     def open(self, index: int = 0) -> Driver:
-        """must: a driver for one device.  Errors: `BackendError` naming the indices there are."""
+        """must: a driver for one device.  Errors: `BackendError` naming the indices there are.
+
+        Patterns need nothing here: `lifetimes.open` looks for them in what `devices` tells.
+        """
         ...

@@ -6,7 +6,7 @@ import operator
 from typing import Any
 
 from lifetimes import registry
-from lifetimes.backend import Driver
+from lifetimes.backend import Backend, Driver
 from lifetimes.device import Device, entered
 from lifetimes.errors import BackendError
 from lifetimes.locks import lock
@@ -21,7 +21,7 @@ _shared: dict[str, Device] = {}  # changes under the library's lock
 
 def open(
     backend: Any = "host",
-    index: int = 0,
+    index: int | str = 0,
     *,
     memory_limit: int | str | None = None,
     table: Any = "dict",
@@ -33,6 +33,8 @@ def open(
 
     ``backend`` is a name (`lifetimes.registry.names` tells which), a back end object, or a driver that is open already and
     is the device's from here on: closed with it, and closed when it cannot be opened.
+    ``index`` counts its devices, or is a pattern: the first device in whose name and version it occurs, as in ``"*nvidia*"``
+    or ``"pocl 3"``, upper and lower case alike.
     ``memory_limit`` bounds what arrays and held blocks may take of the device: bytes, ``"64MiB"``, ``"90%"``, or None for all
     of it.  ``table``, ``address_table`` (ordered) and ``policy`` are names, import paths ``"package.module:Name"`` or objects.
     ``stacks`` ("off", "line", "full") says what is remembered of where things are made; None leaves it as it is.
@@ -46,13 +48,15 @@ def open(
     67108864
     """
     safepoint()
-    if not is_integer(index):
-        raise TypeError(f"index counts devices from 0; it is {index!r}, a {type(index).__name__}")
+    if not is_integer(index) and (not isinstance(index, str) or not index.strip("0123456789 ")):
+        raise TypeError(
+            f"index counts devices from 0, or is a pattern of a device's name; it is {index!r}, a {type(index).__name__}"
+        )
     before = get_stacks()
     if stacks is not None and stacks != "off":
         set_stacks(stacks)  # now, so that the device's own origin is known
     try:
-        driver, label = _driver_of(backend, operator.index(index))
+        driver, label = _driver_of(backend, index)
         device = Device(
             driver, label=label, memory_limit=memory_limit, table=table, address_table=address_table, policy=policy
         )
@@ -65,7 +69,7 @@ def open(
     return device
 
 
-def _driver_of(backend: Any, index: int) -> tuple[Driver, str]:
+def _driver_of(backend: Any, index: int | str) -> tuple[Driver, str]:
     if isinstance(backend, Driver):
         return backend, backend.name
     found = registry.find(backend) if isinstance(backend, str) else backend
@@ -79,7 +83,18 @@ def _driver_of(backend: Any, index: int) -> tuple[Driver, str]:
         raise BackendError(
             f"the back end {found.name!r} cannot be used here: {usable.reason}. {usable.remedy}".rstrip()
         )
-    return found.open(index), f"{found.name}:{index}"
+    number = find_device(found, index) if isinstance(index, str) else operator.index(index)
+    return found.open(number), f"{found.name}:{number}"
+
+
+def find_device(backend: Backend, pattern: str) -> int:
+    """The index of the first device that the pattern occurs in.  Errors: `BackendError` that lists those there are."""
+    devices = backend.devices()
+    for device in devices:
+        if device.matches(pattern):
+            return device.index
+    there_are = "; ".join(f"{device.index}: {device.name} {device.version}".rstrip() for device in devices)
+    raise BackendError(f"no device of the back end {backend.name!r} matches {pattern!r}; there are {there_are or 'none'}")
 
 
 def current_device() -> Device:

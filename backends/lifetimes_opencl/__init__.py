@@ -33,10 +33,7 @@ class OpenCLBackend:
 
     def devices(self) -> Sequence[DeviceInfo]:
         """Those that work, in the order of the runtime's platforms."""
-        return tuple(
-            DeviceInfo(index, f"{found.device} ({found.platform})", found.total_memory, found.versions)
-            for index, found in enumerate(probing.working())
-        )
+        return tuple(found.info(index) for index, found in enumerate(probing.working()))
 
     def open(self, index: int | str = 0, *, memory: str | None = None, limit: int | None = None) -> OpenCLDriver:
         """A driver with a context of its own.

@@ -12,12 +12,11 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-from lifetimes.backend import Usability
+from lifetimes.backend import DeviceInfo, Usability
 from lifetimes.errors import BackendError
 
 __all__ = ["Found", "choose", "installed", "survey", "usability", "working"]
@@ -53,15 +52,9 @@ class Found:
         """Of platform and driver, as short as can be."""
         return f"{self.platform_version.partition('  ')[0]}, driver {self.driver_version}"
 
-    def matches(self, pattern: str) -> bool:
-        """Whether the pattern (``*``, ``?`` and ``[]`` as in a shell, or plain text) occurs in names and versions.
-
-        >>> Found(0, 0, "Portable Computing Language", "OpenCL 3.0 PoCL 3.0-rc2", "pthread", "3.0-rc2", 1).matches("pocl 3")
-        True
-        """
-        wanted = pattern.casefold()
-        words = f"{self.platform} {self.platform_version} {self.device} {self.driver_version}".casefold()
-        return wanted in words or fnmatchcase(words, f"*{wanted}*")
+    def info(self, index: int) -> DeviceInfo:
+        """What the back end tells of it."""
+        return DeviceInfo(index, f"{self.device} ({self.platform})", self.total_memory, self.versions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +171,8 @@ def choose(wanted: int | str) -> Found:
     """The device of that index or pattern.  Errors: `BackendError` that lists those there are."""
     devices = working()
     if isinstance(wanted, str):
-        for found in devices:
-            if found.matches(wanted):
+        for index, found in enumerate(devices):
+            if found.info(index).matches(wanted):
                 return found
         what = f"no OpenCL device matches {wanted!r}"
     else:

@@ -95,6 +95,8 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"index": 2}, BackendError, "0 to 1"),
     ({"index": -1}, BackendError, "0 to 1"),
     ({"index": "0"}, TypeError, "index"),
+    ({"index": "no such"}, BackendError, "'no such'.*simulated device 0"),
+    ({"index": ""}, TypeError, "index"),
     ({"index": True}, TypeError, "index"),
     ({"index": 0.0}, TypeError, "index"),
 ]
@@ -200,6 +202,9 @@ def test_names_paths_classes_and_objects(backend: Counting) -> None:
     index: Any = np.int8(1)
     with lifetimes.open(backend, index=index) as device:
         assert device.label == "sim:1"
+    for pattern in ("device 1", "SIMULATED*1", "*[1-9]"):
+        with lifetimes.open(backend, pattern) as device:
+            assert device.label == "sim:1"
 
 
 def test_an_open_driver_is_the_devices_from_then_on() -> None:
