@@ -39,11 +39,13 @@ class Shortage(Exception):  # noqa: N818 (a state of affairs; what the user sees
             rows = [(entry.key, _describe(entry)) for entry in largest]
             memory, counters = manager.memory, manager.counters
             pinned = [entry.nbytes for entry in manager.pinned]
+            held = [block.capacity for block in memory.pool.blocks()]
             lines = [
                 f"no {format_bytes(self.nbytes)} of device memory ({self.nbytes} bytes, a block of {self.capacity}): "
                 f"{format_bytes(memory.reserved)} of the limit of {format_bytes(memory.limit)} are taken, "
                 f"{format_bytes(sum(pinned))} by {len(pinned)} pinned arrays (pinned={len(pinned)}), "
-                f"{format_bytes(memory.pool.held_bytes)} held by the pool, "
+                f"{format_bytes(sum(held))} held by the pool in {len(held)} blocks (the largest has "
+                f"{format_bytes(max(held, default=0))}), "
                 f"{format_bytes(manager.evictor.in_flight())} being copied back",
                 f"tried: {', '.join(self.tried)}",
             ]

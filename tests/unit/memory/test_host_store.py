@@ -66,6 +66,7 @@ def test_what_is_held_is_bounded_by_itself_too() -> None:
 
 
 def test_a_buffer_that_somebody_still_refers_to_counts() -> None:
+    """BUG-073 (dask/distributed#3756): both are alive, so both count; when both are gone, nothing does."""
     store = HostStore(4096)
     buffer = store.take(2048)
     store.give(buffer)
