@@ -14,7 +14,7 @@ from lifetimes.origins import Level, get_stacks, set_stacks
 from lifetimes.reaper import safepoint
 from lifetimes.resources.layout import is_integer
 
-__all__ = ["current_device", "open"]
+__all__ = ["current_device", "find_device", "open"]
 
 _shared: dict[str, Device] = {}  # changes under the library's lock
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import lifetimes
 from lifetimes import Device, policies, registry, tables
-from lifetimes.backend import SupportsHostCall
+from lifetimes.backend import DeviceInfo, SupportsHostCall
 from lifetimes.cli.demo_check import compare, reference
 from lifetimes.cli.demo_data import FileSource, GeneratedSource, Source, check_content
 from lifetimes.cli.demo_leak import find_leaks, forget, preview
@@ -18,6 +18,7 @@ from lifetimes.cli.demo_progress import ProgressBar
 from lifetimes.cli.demo_work import Watch, compute, load
 from lifetimes.cli.failing import InputError, bad_input
 from lifetimes.cli.parser import nearest
+from lifetimes.opening import find_device
 from lifetimes.origins import get_stacks, set_stacks
 from lifetimes.sizes import format_bytes, parse_limit
 
@@ -56,7 +57,8 @@ def prepare(arguments: argparse.Namespace) -> tuple[Source, Plan]:
         tables.make(arguments.table)
     with bad_input("--policy"):
         policies.make(arguments.policy)
-    total = device_memory(arguments.backend, arguments.device)
+    info = find_info(arguments.backend, arguments.device)
+    arguments.device, total = info.index, info.total_memory
     most = UNKNOWN if total is None else total
     limit = None
     if arguments.limit is not None:
@@ -77,10 +79,10 @@ def prepare(arguments: argparse.Namespace) -> tuple[Source, Plan]:
     return source, cut
 
 
-def device_memory(name: str, index: int) -> int | None:
-    """Bytes that the device has, or None if it does not tell.
+def find_info(name: str, wanted: str) -> DeviceInfo:
+    """The device of that number, or whose name it occurs in.
 
-    Errors: `InputError` for an unknown back end or index, `BackendError` for an unusable one.
+    Errors: `InputError` for an unknown back end or device, `BackendError` for an unusable one.
     """
     names = registry.names()
     if name not in names:
@@ -92,10 +94,15 @@ def device_memory(name: str, index: int) -> int | None:
         why = f"{usable.reason}. {usable.remedy}".strip(". ")
         raise lifetimes.BackendError(f"--backend: {name!r} cannot be used here: {why}")
     devices = {device.index: device for device in backend.devices()}
-    if index not in devices:
+    if not wanted.lstrip("-").isdecimal():
+        try:
+            return devices[find_device(backend, wanted)]
+        except lifetimes.BackendError as error:
+            raise InputError(f"--device: {error}") from error
+    if int(wanted) not in devices:
         there_are = ", ".join(map(str, devices)) or "none"
-        raise InputError(f"--device: the back end {name!r} has no device {index}; there are: {there_are}")
-    return devices[index].total_memory
+        raise InputError(f"--device: the back end {name!r} has no device {wanted}; there are: {there_are}")
+    return devices[int(wanted)]
 
 
 def refuse_too_much(cut: Plan) -> None:

@@ -159,6 +159,7 @@ def test_recording_of_origins_is_as_before(capsys: pytest.CaptureFixture[str]) -
 
 
 @pytest.mark.parametrize("words", [("--table", "sorted"), ("--table", "judy"), ("--backend", "sim", "--device", "1"),
+                                   ("--backend", "sim", "--device", "*device 1"),
                                    ("--table", "lifetimes.tables.sorted:SortedTable"),
                                    ("--policy", "lifetimes.policies.lru:LRUPolicy")])  # fmt: skip
 def test_parts_are_interchangeable(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -354,6 +355,7 @@ def test_a_file_that_is_cut_off_or_an_archive(capsys: pytest.CaptureFixture[str]
         (("--limit", "50%"), "give a smaller --limit"),  # the data are four times that, and have to be somewhere
         (("--backend", "hots"), "did you mean host?"),
         (("--device", "3"), "has no device 3; there are: 0"),
+        (("--backend", "sim", "--device", "no such"), "'no such'; there are 0: simulated device 0"),
         (("--table", "jduy"), "--table: unknown table 'jduy': there are dict, "),
         (("--table", "math:pi"), "'math:pi' is no table"),
         (("--policy", "mru"), "--policy: unknown policy 'mru': there "),

@@ -1,4 +1,4 @@
-"""The list of passes: each keeps every value and every rule of graphs, each has a golden before and after, each can be watched."""
+"""The list of passes: each keeps values and the rules of graphs, has a golden before and after, and can be watched."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_the_names_differ() -> None:
 
 def test_each_pass_can_be_watched() -> None:
     told: list[tuple[str, str, str]] = []
-    function = graph(lambda x: -(-x), X)
+    function = graph(lambda x: xp.negative(-x), X)
     with watching(lambda name, before, after: told.append((name, to_text(before), to_text(after)))):
         after = simplified(function)
     assert [name for name, _, _ in told] == [each.name for each in PIPELINE]
@@ -115,7 +115,7 @@ def test_the_verifier_between_passes_finds_what_a_pass_broke() -> None:
 
 
 def test_another_list_of_passes_can_be_run() -> None:
-    function = graph(lambda x: -(-x), X)
+    function = graph(lambda x: xp.negative(-x), X)
     assert passes.run(function, []) is function
     twice = passes.run(function, [*PIPELINE, *PIPELINE])
     assert to_text(twice) == to_text(simplified(function))
