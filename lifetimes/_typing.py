@@ -21,3 +21,10 @@ class Task(Protocol):
     """Work in flight.  ``completed`` is True once it has finished and raises when it failed (which is finished too)."""
 
     def completed(self) -> bool: ...
+
+
+class StandingTask(Task, Protocol):
+    """Whatever is enqueued on something, now or later.  ``idle`` is True if none of it is known to be in flight; it asks
+    no driver and takes no lock."""
+
+    def idle(self) -> bool: ...

@@ -33,14 +33,26 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from lifetimes._typing import Finalizer, Task
+    from lifetimes._typing import Finalizer, StandingTask, Task
     from lifetimes.lifetime import Lifetime
 
     Handle: TypeAlias = weakref.ReferenceType[Lifetime[Any]]
 else:
     Handle = weakref.ref
 
-__all__ = ["Cell", "Holder", "Pending", "arm", "broken_rules", "describe", "live", "next_key", "queue", "recipes"]
+__all__ = [
+    "Cell",
+    "Holder",
+    "Pending",
+    "Standing",
+    "arm",
+    "broken_rules",
+    "describe",
+    "live",
+    "next_key",
+    "queue",
+    "recipes",
+]
 
 # Invariant: a state above LIVE refuses to be used (MARKED: waits for the decision first); a cell at RELEASING or above
 # is not in `live`.
@@ -124,6 +136,17 @@ class Pending:
     def __init__(self, task: Task) -> None:
         self.task = task
         self.watched = False  # True once the reaper polls for it
+
+
+class Standing(Pending):
+    """Whatever is enqueued on something, now or later: as work that a cell waits for it never ends while the handle lives.
+
+    Its task has an ``idle()`` as well: whether nothing is in flight, as far as that is known without asking the driver.
+    """
+
+    __slots__ = ()
+
+    task: StandingTask
 
 
 Holder: TypeAlias = Any

@@ -155,7 +155,7 @@ def _detach(cell: Cell) -> set[str]:
     try:
         try:
             cell.state = MARKED
-            holding = {holder.holds for holder in list(cell.holders.values()) if holder.__class__ is not Pending}
+            holding = {holder.holds for holder in list(cell.holders.values()) if not isinstance(holder, Pending)}
             if not holding:
                 del live[cell.key]
                 cell.state = DETACHED

@@ -12,7 +12,7 @@ import numpy as np
 
 from lifetimes._typing import HostArray, Mode
 from lifetimes.backend import Driver, SupportsCode, SupportsHostCall
-from lifetimes.cell import Pending, next_key
+from lifetimes.cell import Standing, next_key
 from lifetimes.errors import BackendError, BrokenError, BusyError, OwnershipError
 from lifetimes.lifetime import Lifetime
 from lifetimes.manager import Manager, ManagerStatistics
@@ -62,7 +62,7 @@ class Device(Lifetime[Driver]):
             )
             # Nobody waits for work when a handle is dropped: the device goes when its streams are idle.
             work = AllStreams(context.streams.made, context.retired, self.manager.own_streams)
-            self._cell.holders[next_key()] = Pending(work)
+            self._cell.holders[next_key()] = Standing(work)
             context.guard.relief.append(partial(_make_room, self.manager))
         except BaseException:
             context.close()

@@ -90,7 +90,7 @@ def prune(cell: Cell) -> None:
 def _pending_of(cell: Cell) -> list[tuple[int, Pending]]:
     # By way of the keys: making a list of them makes no other object, so nothing can change the dict meanwhile.
     found = [(token, cell.holders.get(token)) for token in list(cell.holders)]
-    return [(token, holder) for token, holder in found if holder.__class__ is Pending]
+    return [(token, holder) for token, holder in found if isinstance(holder, Pending)]
 
 
 def _sort_incoming() -> None:

@@ -11,7 +11,7 @@ from lifetimes import cell as cells
 from lifetimes.leaks.filters import matching
 from lifetimes.origins import origin_of, raw_of, sites
 
-__all__ = ["LiveThing", "device_of", "live", "row_of", "rows_of"]
+__all__ = ["LiveThing", "device_of", "holds", "idle", "live", "row_of", "rows_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +108,16 @@ def device_of(cell: cells.Cell, known: dict[int, str | None] | None = None) -> s
     return known[key]
 
 
+def holds(cell: cells.Cell) -> list[str]:
+    """What holds a cell, a word each: ``child``, ``pin``, ``pending``, ``export``."""
+    return [holder.holds for holder in list(cell.holders.values()) if not idle(holder)]
+
+
+def idle(holder: cells.Holder) -> bool:
+    """Whether it only stands for work that may come: an idle device has nothing in flight."""
+    return holder.__class__ is cells.Standing and bool(holder.task.idle())
+
+
 def _inherited(cell: cells.Cell, known: dict[int, str | None]) -> str | None:
     for parent in cell.parents:
         found = device_of(parent, known)
@@ -123,7 +133,7 @@ def _row(
     devices: dict[int, str | None],
     now: float,
 ) -> LiveThing:
-    held = [holder.holds for holder in list(cell.holders.values())] if cell.holders else []
+    held = holds(cell) if cell.holders else []
     raw = raw_of(cell)
     origin = None if raw is None else origin_of(cell)
     stack: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from lifetimes import cell as cells
-from lifetimes.leaks.ledger import LiveThing, row_of
+from lifetimes.leaks.ledger import LiveThing, idle, row_of
 from lifetimes.leaks.roots import OURS, Roots, place_of
 from lifetimes.leaks.search import Found, path_to
 from lifetimes.lifetime import Lifetime
@@ -117,7 +117,7 @@ class _Search:
         for holder in list(cell.holders.values()):
             if holder.holds == "export":
                 found.append((0, "export", f"an export, {holder.describe()}{self._keeper(holder)}"))
-            elif holder.holds == "pending":
+            elif holder.holds == "pending" and not idle(holder):
                 found.append((1, "pending", f"work in flight: {_task(holder.task)}"))
             elif holder.holds == "child":
                 found.append((2, "child", self._child(holder, above)))
@@ -151,6 +151,6 @@ def _purpose(pin: Any) -> str:
 
 
 def _task(task: object) -> str:
-    if type(task).__module__.startswith("lifetimes.leaks."):
-        return str(task)
+    if type(task).__module__.startswith("lifetimes.") and type(task).__repr__ is not object.__repr__:
+        return repr(task).strip("<>")
     return f"{type(task).__qualname__}, which has not completed"

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from lifetimes import cell as cells
 from lifetimes.leaks.filters import matching
-from lifetimes.leaks.ledger import LiveThing, device_of
+from lifetimes.leaks.ledger import LiveThing, device_of, holds
 from lifetimes.origins import sites
 
 __all__ = ["PROCESS", "Snapshot", "snapshot"]
@@ -137,8 +137,8 @@ def snapshot() -> Snapshot:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     count = len(alive)
     held = [0] * count, [0] * count, [0] * count, [0] * count
-    for index, holders in [(index, cell.holders) for index, cell in enumerate(alive) if cell.holders]:
-        sorts = [holder.holds for holder in list(holders.values())]
+    for index, cell in [(index, cell) for index, cell in enumerate(alive) if cell.holders]:
+        sorts = holds(cell)
         for column, sort in zip(held, ("child", "pin", "pending", "export"), strict=True):
             column[index] = sorts.count(sort)
     nothing: tuple[float, int, None, None] = math.nan, 0, None, None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from lifetimes._typing import StandingTask
 from lifetimes.locks import lock
 from lifetimes.timeline import Timeline
 
@@ -34,10 +35,17 @@ class AllStreams:
             for timeline in list(each):
                 timeline.wait(timeline.issued)
 
+    def idle(self) -> bool:
+        """Whether none of it is known to be in flight.  Locks: none; no driver is asked."""
+        return not self._busy()
+
+    def _busy(self) -> int:
+        """Streams that are not known to be idle."""
+        return sum(timeline.issued > timeline.reached for each in self.timelines for timeline in list(each))
+
     def __repr__(self) -> str:
-        timelines = [timeline for each in self.timelines for timeline in list(each)]
-        busy = sum(timeline.issued > timeline.reached for timeline in timelines)
-        return f"<work on {len(timelines)} streams, {busy} of which are not known to be idle>"
+        streams = sum(map(len, self.timelines))
+        return f"<work on {streams} stream{'s' * (streams != 1)}, {self._busy()} not known to be idle>"
 
 
 class LastLaunches:
@@ -68,6 +76,18 @@ class LastLaunches:
         for timeline, sequence in list(self.last.items()):
             timeline.wait(sequence)
 
+    def idle(self) -> bool:
+        """Whether none of them is known to be in flight.  Locks: none; no driver is asked."""
+        return not self._busy()
+
+    def _busy(self) -> int:
+        """Streams on which the last launch is not known to have finished."""
+        return sum(sequence > timeline.reached for timeline, sequence in list(self.last.items()))
+
     def __repr__(self) -> str:
-        busy = sum(sequence > timeline.reached for timeline, sequence in list(self.last.items()))
-        return f"<launches on {len(self.last)} streams, {busy} of which are not known to have finished>"
+        streams = len(self.last)
+        return f"<launches on {streams} stream{'s' * (streams != 1)}, {self._busy()} not known to have finished>"
+
+
+_all_streams: type[StandingTask] = AllStreams
+_last_launches: type[StandingTask] = LastLaunches

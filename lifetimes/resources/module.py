@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
-from lifetimes.cell import Pending, next_key
+from lifetimes.cell import Standing, next_key
 from lifetimes.lifetime import Lifetime
 from lifetimes.resources.array import Array
 from lifetimes.resources.in_flight import LastLaunches
@@ -86,7 +86,7 @@ class Kernel(Lifetime["Handle"]):
         timeline = using.timeline
         with self.use("launch") as handle:
             # From here on the reaper asks the launches before it releases the kernel, and with it the module.
-            self._cell.holders.setdefault(self._token, Pending(self._launches))
+            self._cell.holders.setdefault(self._token, Standing(self._launches))
             try:
                 with using as addresses:
                     at = iter(addresses)

@@ -254,7 +254,7 @@ class _Completion:
         """Whether it has happened; one that failed has."""
         return _completed(self.event)
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         status = self.event.command_execution_status
         return f"an event that has not happened yet (it is {STATUS.get(status, status)})"
 
