@@ -10,6 +10,7 @@ np.float64(66.0)
 
 from typing import TYPE_CHECKING, Any
 
+from lifetimes.adaptors import simple_driver
 from lifetimes.deferring import defer
 from lifetimes.device import Device
 from lifetimes.errors import (
@@ -79,6 +80,7 @@ __all__ = [
     "scope",
     "set_release_mode",
     "set_stacks",
+    "simple_driver",
     "snapshot",
     "spec",
     "why",
