@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = [
     "DEPTH",
     "Origin",
+    "end_at",
     "get_stacks",
     "hide",
     "origin_of",
@@ -65,6 +66,7 @@ _least: tuple[Level, int] = ("off", DEPTH)
 _limit: int = DEPTH  # the one of the two that counts
 _shared: dict[object, tuple[list[CodeType], Stack]] = {}
 _hidden: list[str] = []
+_ends: list[CodeType] = []
 _lines: dict[tuple[int, int], tuple[CodeType, str]] = {}  # holds the codes, so that their ids stay their own
 
 
@@ -115,10 +117,9 @@ class Origin:
 
     def frames(self) -> list[traceback.FrameSummary]:
         """The recorded calls, outermost first, as `traceback` prints them."""
-        pairs = zip(self.stack[::2], self.stack[1::2], strict=True)
         return [
-            traceback.FrameSummary(code.co_filename, _line(code, offset), code.co_qualname)  # type: ignore[union-attr, arg-type]  # in turn
-            for code, offset in pairs
+            traceback.FrameSummary(code.co_filename, _line(code, offset), code.co_qualname)
+            for code, offset in _calls(self.stack)
         ][::-1]
 
 
@@ -206,6 +207,11 @@ def unhide(folder: str) -> None:
         _inside.clear()
 
 
+def end_at(code: CodeType) -> None:
+    """Stacks end before a call of this function: for tools that run a program, whose own calls are further out."""
+    _ends.append(code)
+
+
 def _prefix(folder: str) -> str:
     return folder if folder.startswith("<") else os.path.join(os.path.abspath(folder), "")
 
@@ -248,7 +254,14 @@ def scope(name: str) -> Iterator[None]:
 
 def sites(stack: Stack) -> tuple[str, ...]:
     """The calls of a stack as ``file:line in function``, innermost first."""
-    return tuple([site(code, offset) for code, offset in zip(stack[::2], stack[1::2], strict=True)])  # type: ignore[arg-type]  # in turn
+    return tuple([site(code, offset) for code, offset in _calls(stack)])
+
+
+def _calls(stack: Stack) -> Iterator[tuple[CodeType, int]]:
+    for code, offset in zip(stack[::2], stack[1::2], strict=True):
+        if any(code is end for end in _ends):
+            return
+        yield code, offset  # type: ignore[misc]  # in turn
 
 
 def site(code: CodeType, offset: int) -> str:

@@ -30,6 +30,7 @@ from lifetimes.leaks.settling import finish_pending
 from lifetimes.leaks.snapshots import of_rows
 from lifetimes.leaks.tracking import Tracker
 from lifetimes.lifetime import Lifetime
+from lifetimes.origins import end_at
 from lifetimes.reaper import drain
 
 __all__ = ["Ended", "judge", "module_code", "run", "script_code"]
@@ -101,6 +102,9 @@ def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str])
     finally:
         sys.argv, sys.path[:], sys.modules["__main__"] = before
     return Ended(status, module.__dict__)
+
+
+end_at(run.__code__)
 
 
 def judge(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
@@ -28,6 +29,10 @@ SHOWN: Final = 30
 """Blocks of a report."""
 FRAMES: Final = 6
 """Calls of a stack."""
+HOLDERS: Final = 4
+"""Holders of what one line has made, where they differ in more than `NUMBERS`."""
+NUMBERS: Final = re.compile(r"\[[^\]]*\]|#\d+")
+"""Where in a container something is, and which lifetime it is."""
 
 
 def report(things: Iterable[LiveThing] | None = None, *, width: int = WIDTH, why: bool = False) -> str:
@@ -101,8 +106,9 @@ def block(number: int, rows: Sequence[LiveThing], reasons: dict[int, Reason]) ->
     if first.origin:
         parts.append(line("made at", Tail(short(first.origin), "cyan")))
         parts += [line("", Tail(short(site), "dim")) for site in first.stack[1:FRAMES]]
-        if len(first.stack) > FRAMES:
-            parts.append(line("", f"and {len(first.stack) - FRAMES} calls further out", "dim"))
+        further = len(first.stack) - FRAMES
+        if further > 0:
+            parts.append(line("", f"and {further} call{'' if further == 1 else 's'} further out", "dim"))
     parts += [line("" if at else "held by", *each) for at, each in enumerate(holders(rows, reasons))]
     about = details(rows)
     if about:
@@ -115,14 +121,21 @@ def holders(rows: Sequence[LiveThing], reasons: dict[int, Reason]) -> list[tuple
     known = [reasons[row.key] for row in rows if row.key in reasons]
     if not known:
         return [(held_by(rows[0]) if len(rows) == 1 else f"{held_by(rows[0])}, and so on", "")]
-    found = [
-        (f"{each.held_by or each.reason} ({each.reason})", "magenta" if at == 0 else "")
-        for at, each in enumerate(known[:4])
-    ]
-    if len(rows) > len(found):
-        found.append((f"and {len(rows) - len(found):,} more were not looked at" if len(known) <= 4
-                      else f"and {len(rows) - len(found):,} more", "dim"))  # fmt: skip
-    return [(short(text), style) for text, style in found]
+    alike: dict[str, list[str]] = {}
+    for each in known:
+        words = f"{each.held_by or each.reason} ({each.reason})"
+        alike.setdefault(NUMBERS.sub("*", words), []).append(words)
+    found: list[tuple[str, str]] = []
+    for texts in list(alike.values())[:HOLDERS]:
+        found.append((short(texts[0]), "" if found else "magenta"))
+        if len(texts) > 1:
+            found.append((f"and {len(texts) - 1:,} like this one", "dim"))
+    left = sum(len(texts) for texts in list(alike.values())[HOLDERS:])
+    if left:
+        found.append((f"and {left:,} more", "dim"))
+    if len(rows) > len(known):
+        found.append((f"{len(rows) - len(known):,} more were not looked at", "dim"))
+    return found
 
 
 def details(rows: Sequence[LiveThing]) -> str:

@@ -92,6 +92,22 @@ def test_a_program_that_leaks_nothing(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1] == "lifetimes leaks: nothing leaked"
 
 
+def test_the_calls_of_a_stack_are_those_of_the_program(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import lifetimes, threading\n"
+        "kept = []\n"
+        "def make(label): kept.append(lifetimes.Lifetime('x', label=label))\n"
+        "def main(): make('here')\n"
+        "main()\n"
+        "threading.Thread(target=make, args=['there']).start()\n"
+    )
+    assert command("leaks", "--stacks", "full", "--json", tmp_path / "r.json", script).returncode == 1
+    here, there = load(tmp_path / "r.json").leaks
+    assert here.stack == (f"{script}:3 in make", f"{script}:4 in main", f"{script}:5 in <module>")
+    assert there.stack[0] == f"{script}:3 in make"
+
+
 def test_a_module_with_its_arguments(tmp_path: Path) -> None:
     package = tmp_path / "package"
     package.mkdir()

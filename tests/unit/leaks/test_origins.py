@@ -151,6 +151,20 @@ def test_calls_from_a_hidden_folder_are_passed_over() -> None:
     assert make() == "/somewhere/library/wrap.py:2 in wrapped"
 
 
+def test_stacks_end_at_a_tool_that_runs_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(origins, "_ends", [])
+    set_stacks("full")
+
+    def tool() -> Lifetime[str]:
+        return outer(1)
+
+    before, x = origin(tool()).sites, tool()
+    assert len(before) > 3
+    origins.end_at(tool.__code__)
+    assert [site.rpartition(" in ")[2] for site in origin(x).sites] == ["outer", "outer"]
+    assert [frame.name for frame in origin(x).frames()] == ["outer", "outer"]
+
+
 def test_a_thread_that_begins_with_the_constructor() -> None:
     """There is no caller then."""
     died = threading.Event()

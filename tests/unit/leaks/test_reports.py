@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 
 import lifetimes
 from lifetimes import Lifetime
-from lifetimes.leaks import collect, diff, group, warn_below
+from lifetimes.leaks import Report, collect, diff, group, warn_below
 from lifetimes.leaks.document import as_document, as_json, from_document, load, save
 from lifetimes.leaks.page import as_html, save_html
+from lifetimes.leaks.reasons import Reason
 from lifetimes.leaks.reports import worth_explaining
+from lifetimes.leaks.snapshots import of_rows
 from lifetimes.leaks.text import as_text, difference_renderable, renderable
 from tests.unit.leaks.fixed import ROWS, fixed_report
 
@@ -137,6 +140,22 @@ def test_a_large_report_is_short() -> None:
     text = as_text(renderable(collect(rows, explained=0)))
     assert "100 x array" in text
     assert len(text.splitlines()) < 12
+
+
+def test_holders_that_differ_in_a_number_are_told_once() -> None:
+    rows = [replace(ROWS[2], key=100 + number) for number in range(30)]
+    reasons = {
+        row.key: Reason(row.key, row.name, "closure", f"kept[{at}] -> closure variable 'x' of f")
+        for at, row in enumerate(rows[:20])
+    }
+    reasons[101] = Reason(101, "", "global", "other")
+    text = as_text(renderable(Report(of_rows(rows), reasons)))
+    assert text.count("closure variable") == 1
+    assert (
+        "held by kept[0] -> closure variable 'x' of f (closure)\n            and 18 like this one\n            other (global)"
+        in text
+    )
+    assert "            10 more were not looked at\n" in text
 
 
 def test_the_largest_of_each_line_is_explained_before_a_second_of_any() -> None:
