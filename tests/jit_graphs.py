@@ -1,7 +1,8 @@
-"""Dense random graphs: views of views, rows and what becomes of them, several results.  For `tests/host/test_jit_fusion.py`.
+"""Dense random graphs: views of views, rows and what becomes of them, several results, arguments of any layout.
 
-Programs as one writes them (`lifetimes.testing.programs`) seldom reach the corners of fusion.  These are made from a seed,
-step after step, each one of a kind that changes how elements lie or who needs them.
+For `tests/host/test_jit_fusion.py` and `tests/unit/compiler/test_lowering.py`.  Programs as one writes them
+(`lifetimes.testing.programs`) seldom reach the corners of fusion.  These are made from a seed, step after step, each one
+of a kind that changes how elements lie or who needs them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ LARGEST: Final = 4000
 
 
 def arguments(seed: int) -> list[Any]:
-    """Two to four arrays, most of them of one dtype."""
+    """Two to four arrays, most of them of one dtype, every other one a view of a larger one."""
     random = np.random.default_rng(seed)
     main = random.choice(["float64", "float64", "float32", "int32"])
     found = []
@@ -26,8 +27,21 @@ def arguments(seed: int) -> list[Any]:
         shape = SHAPES[random.integers(len(SHAPES))]
         dtype = main if random.random() < 0.85 else random.choice(["int64", "float32", "bool", "int8"])
         values = random.uniform(-3, 3, shape)
-        found.append(values > 0 if dtype == "bool" else values.astype(dtype))
+        plain = values > 0 if dtype == "bool" else values.astype(dtype)
+        found.append(laid_out(random, plain) if random.random() < 0.5 else plain)
     return found
+
+
+def laid_out(random: Any, x: Any) -> Any:
+    """The same array with other strides: dimensions exchanged, backwards, apart from each other, or one row for all."""
+    if not x.ndim:
+        return x
+    order = random.permutation(x.ndim)
+    steps = [int(random.choice([1, 1, -1, 2, -3])) for _ in order]
+    whole = np.zeros([x.shape[axis] * abs(step) for axis, step in zip(order, steps, strict=True)], x.dtype)
+    view = whole[tuple([slice(None, None, step) for step in steps])].transpose(np.argsort(order))
+    view[...] = x
+    return np.broadcast_to(view[:1], x.shape) if random.random() < 0.15 else view
 
 
 def graph(seed: int) -> Callable[..., Any]:
@@ -157,6 +171,14 @@ def _grow(xp: Any, random: Any, values: list[Any], x: Any) -> Any:
     return xp.broadcast_to(x, (int(random.integers(1, 4)), *x.shape))
 
 
+def _count(xp: Any, random: Any, values: list[Any], x: Any) -> Any:
+    """Elements that depend on where they are."""
+    if not x.ndim or np.dtype(x.dtype).kind == "b":
+        return None
+    at = xp.arange(x.shape[-1])
+    return x + at if np.dtype(x.dtype).kind == "f" else xp.where(at < x.shape[-1] // 2, x, -x)
+
+
 def _move(xp: Any, random: Any, values: list[Any], x: Any) -> Any:
     if not x.ndim or not x.size:
         return None
@@ -178,5 +200,5 @@ def _move(xp: Any, random: Any, values: list[Any], x: Any) -> Any:
 
 STEPS: Final = (
     _unary, _unary, _unary, _binary, _binary, _binary, _reduce, _reduce, _row, _row, _transpose, _slice, _slice, _reshape,
-    _grow, _move, _move,
+    _grow, _count, _move, _move,
 )  # fmt: skip

@@ -151,7 +151,10 @@ class _Fuser:
     def _place_result(self, node: Node) -> None:
         """Each result has a buffer of its own, even if two of them are the same or one is a parameter."""
         fused = self.fused
-        view = fused.views.get(node) if node in self.stored else None
+        if node.op == "param":  # its own buffer is the caller's
+            view = self.copies.get(node)
+        else:
+            view = fused.views.get(node) if node in self.stored else None
         if view is None or fused.buffers[view.buffer].out is not None:
             view = self._buffer(node)
             self._place(Target(node, "element", view), node.shape, ())
