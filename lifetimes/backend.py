@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from lifetimes._typing import HostArray
 
@@ -23,11 +23,13 @@ __all__ = [
     "Driver",
     "EventHandle",
     "Handle",
+    "IsSynchronous",
     "MemoryInfo",
     "StreamHandle",
     "SupportsCode",
     "SupportsContext",
     "SupportsHostCall",
+    "SupportsPromptCall",
     "Usability",
 ]
 
@@ -159,6 +161,14 @@ class Driver(Protocol):
 
 
 @runtime_checkable
+class IsSynchronous(Protocol):
+    """may: a driver all of whose work is done, or has raised, when the call returns: nobody asks it for events then."""
+
+    synchronous: Literal[True]
+    """True.  A driver that does not promise it has no such attribute."""
+
+
+@runtime_checkable
 class SupportsContext(Protocol):
     """should: a driver whose calls need its context to be current on the calling thread."""
 
@@ -209,6 +219,19 @@ class SupportsHostCall(Protocol):
 
     def call(self, function: Any, args: Sequence[object], stream: StreamHandle) -> None:
         """Enqueue ``function(*args)``; what it raises fails the stream's next event."""
+        ...
+
+
+@runtime_checkable
+class SupportsPromptCall(Protocol):
+    """may: a function of microseconds can be run at once, where a stream has nothing to do."""
+
+    def call_now(self, function: Any, args: Sequence[object], stream: StreamHandle) -> bool:
+        """Run ``function(*args)`` on this thread, if all work of the stream is done and none of it failed untold.
+
+        Else False, and nothing was done.  It blocks on nothing and starts nothing: it is called under a lock, with functions
+        of machine code that neither wait nor raise.
+        """
         ...
 
 

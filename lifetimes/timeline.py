@@ -21,15 +21,19 @@ from _thread import get_ident
 from bisect import bisect_left
 from itertools import starmap
 from operator import attrgetter
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
+from lifetimes.backend import IsSynchronous
 from lifetimes.cell import next_key
 from lifetimes.errors import BackendError
 
 if TYPE_CHECKING:
     from lifetimes.backend import Driver, EventHandle, StreamHandle
 
-__all__ = ["Ticket", "Timeline", "Work", "told"]
+__all__ = ["MANY", "Ticket", "Timeline", "Work", "told"]
+
+MANY: Final = 64
+"""From so many marks on, the driver is asked now and then which of them have been reached."""
 
 
 class _Mark:
@@ -80,8 +84,8 @@ class Timeline:
     """
 
     __slots__ = (
-        "__weakref__", "_lock", "_marks", "_recorded", "_slots", "_spare", "_tellers", "_watched", "borrowed", "closed",
-        "driver", "failures", "handle", "issued", "key", "reached", "recorded",
+        "__weakref__", "_lock", "_marks", "_recorded", "_slots", "_spare", "_synchronous", "_tellers", "_waiting", "_watched",
+        "borrowed", "closed", "driver", "failures", "handle", "issued", "key", "reached", "recorded",
     )  # fmt: skip
 
     def __init__(self, driver: Driver, handle: StreamHandle, *, borrowed: bool = False) -> None:
@@ -104,6 +108,8 @@ class Timeline:
         self._tellers: list[int] = []  # for each failure the ordinal of the mark that told it
         self._lock = threading.RLock()
         self._recorded = threading.Condition(self._lock)
+        self._waiting = 0  # threads that wait, or are about to, for a mark to be recorded
+        self._synchronous = isinstance(driver, IsSynchronous)  # no event tells anything that is not known already
 
     def __repr__(self) -> str:
         return f"<Timeline #{self.key}: {self.issued} issued, {self.reached} known to be done>"
@@ -122,6 +128,9 @@ class Timeline:
 
     def mark(self) -> None:
         """Record an event behind everything issued so far, unless the last one already stands there."""
+        if self._synchronous:
+            self.reached = self.issued
+            return
         mark: _Mark | None = None
         try:
             with self._lock:
@@ -140,12 +149,17 @@ class Timeline:
             mark.high = self.issued  # what was issued meanwhile may stand before the event, or not
             mark.ready = True
         finally:
-            with self._lock:
-                if mark is not None and not mark.ready and mark in self._marks:
-                    self._marks.remove(mark)
-                    if mark.slot:
-                        self._spare.append(mark.slot)
-                self._recorded.notify_all()
+            if mark is not None and not mark.ready:
+                with self._lock:
+                    if mark in self._marks:
+                        self._marks.remove(mark)
+                        if mark.slot:
+                            self._spare.append(mark.slot)
+            if self._waiting:  # who waits counts itself before it looks whether the mark is ready
+                with self._lock:
+                    self._recorded.notify_all()
+        if len(self._marks) >= MANY and not ordinal % MANY:
+            self._advance(sequence, False)  # nobody may ever ask; so there are as many as there is work in flight
 
     def _marked(self) -> int:
         """Under the lock: up to which number an event stands behind the work."""
@@ -177,8 +191,10 @@ class Timeline:
     def cover(self, sequence: int, since: int) -> None:
         """The work of ``sequence`` may have been enqueued before any mark after the first ``since`` (Note [Failure])."""
         with self._lock:
-            for mark in self._marks:
-                if mark.ordinal > since and (sequence > mark.high or not mark.ready):
+            for mark in reversed(self._marks):
+                if mark.ordinal <= since:
+                    break
+                if sequence > mark.high or not mark.ready:
                     mark.also.append(sequence)
             for (_, high, error), ordinal in zip(list(self.failures), self._tellers, strict=True):
                 if ordinal > since and sequence > high:
@@ -213,6 +229,10 @@ class Timeline:
         """Destroy the events.  Call it when the stream is idle: from now on all its work counts as finished."""
         if self.closed:
             return
+        try:
+            self._advance(self.issued, False)  # learns what failed since the last event; work that `settle` knows of has none
+        except Exception:  # the context may be gone
+            pass
         self.settle()
         self.closed = True
         with self._lock:
@@ -262,13 +282,19 @@ class Timeline:
         """The oldest mark, watched.  One that another thread is just recording is waited for, or is None."""
         with self._lock:
             while self._marks:
-                mark = self._marks[0]
-                if mark.ready:
-                    self._keep(mark)
-                    return mark
-                if not block:
-                    return None
-                self._recorded.wait(0.05)  # a notice can be lost to an interrupt
+                if block:
+                    self._waiting += 1
+                try:
+                    mark = self._marks[0]
+                    if mark.ready:
+                        self._keep(mark)
+                        return mark
+                    if not block:
+                        return None
+                    self._recorded.wait(0.05)  # a notice can be lost to an interrupt
+                finally:
+                    if block:
+                        self._waiting -= 1
         return None
 
     def _watch(self, sequence: int) -> _Mark | None:

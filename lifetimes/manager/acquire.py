@@ -48,7 +48,7 @@ def acquire(manager: Manager, token: int, working_set: Sequence[tuple[Entry, Mod
             _try_acquire(manager, token, working_set, stream)
             return
         except Shortage as error:
-            shortage = error
+            shortage = error.with_traceback(None)  # which would hold this frame, and this frame it
         if not _worth_waiting(manager, began):
             raise shortage.explain(manager)
     deadline = time.monotonic() + manager.pin_timeout
@@ -61,7 +61,7 @@ def acquire(manager: Manager, token: int, working_set: Sequence[tuple[Entry, Mod
                     _try_acquire(manager, token, working_set, stream)
                     return
                 except Shortage as error:
-                    shortage = error
+                    shortage = error.with_traceback(None)
                 if not _worth_waiting(manager, began):
                     raise shortage.explain(manager)
             if time.monotonic() >= deadline:
@@ -74,9 +74,7 @@ def acquire(manager: Manager, token: int, working_set: Sequence[tuple[Entry, Mod
     if shortage is None:
         entry = max((entry for entry, _ in working_set), key=lambda entry: entry.nbytes)
         shortage = Shortage(entry.nbytes, entry.nbytes, ["waiting in line"])
-    late = shortage.explain(manager)
-    late.add_note(f"waited {manager.pin_timeout:g} s for other threads to leave their `with` blocks")
-    raise late
+    raise shortage.explain(manager, f"waited {manager.pin_timeout:g} s for other threads to leave their `with` blocks")
 
 
 def _may_pass(manager: Manager, working_set: Sequence[tuple[Entry, Mode]]) -> bool:
@@ -145,13 +143,13 @@ def _claim(
                 # The copy completes anyway: a reader leaves it valid, a writer makes it void.
                 entry.become(CLEAN if mode == "r" else DIRTY)
                 manager.host_store.place(entry)
-                manager.keep(entry)
+                moves.keep(manager, entry)
             elif entry.block is not None:
                 if entry.kept:
                     manager.touch(entry.key)
             elif entry.nbytes:
                 missing.append((entry, mode))
-                manager.own(entry)
+                moves.own(manager, entry)
 
 
 def look_at_upload(entry: Entry) -> None:
@@ -186,7 +184,7 @@ def check(manager: Manager, entry: Entry, mode: Mode) -> None:
                 entry.become(BROKEN)
                 manager.host_store.let_go(entry)
                 manager.host_store.discard_file(entry)
-                manager.keep(entry)
+                moves.keep(manager, entry)
         upload = entry.upload
         unseen = upload is not None and entry.block is not None and upload[1] > upload[0].reached
         entry.checked = UNSEEN if unseen else count
@@ -237,8 +235,8 @@ def bring(manager: Manager, entry: Entry, blocks: dict[int, Block], stream: Time
             manager.host_store.place(entry)
             manager.counters.uploads += 1
             manager.counters.upload_bytes += entry.nbytes
-            manager.disown(entry)
-            manager.keep(entry)
+            moves.disown(manager, entry)
+            moves.keep(manager, entry)
     finally:
         if entry.state == UPLOADING:
             with lock:
@@ -271,11 +269,11 @@ def _commit(
                 entry.reads = _latest(block)
                 entry.attach(block)
                 del blocks[entry.key]
-                manager.keep(entry)
+                moves.keep(manager, entry)
             if mode != "r" and entry.nbytes:
                 _will_be_written(manager, entry, mode)
         for entry, _ in missing:
-            manager.disown(entry)
+            moves.disown(manager, entry)
         counters = manager.counters
         counters.hits += len(working_set) - len(missing)
         counters.misses += len(missing)
@@ -316,7 +314,7 @@ def _roll_back(
     with lock:
         for entry, _ in missing:  # others may be moved by a call around this one
             if entry.owner == get_ident():
-                manager.disown(entry)
+                moves.disown(manager, entry)
         for key, block in list(blocks.items()):
             manager.memory.pool.hold(block, block.tickets)
             del blocks[key]

@@ -65,8 +65,11 @@ def _give_back(manager: Manager) -> None:
         else:
             manager.host_store.settle()
         manager.ended = True
-    if failures:
-        raise failures[0] if len(failures) == 1 else ExceptionGroup("closing the manager failed", failures)
+    try:
+        if failures:
+            raise failures[0] if len(failures) == 1 else ExceptionGroup("closing the manager failed", failures)
+    finally:
+        failures.clear()  # their tracebacks hold the frames that hold this list
 
 
 def refuse_pinned(manager: Manager) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from _thread import get_ident
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lifetimes import instrument
 from lifetimes.entry import BROKEN, CLEAN, DIRTY, EVICTING, HOST, Entry
@@ -22,7 +22,10 @@ if TYPE_CHECKING:
     from lifetimes.manager.core import Manager
     from lifetimes.timeline import Ticket
 
-__all__ = ["Evictor"]
+__all__ = ["TRIES", "Evictor"]
+
+TRIES: Final = 8
+"""How many copies may fail before whoever needs the memory gives up evicting arrays that have to be copied."""
 
 
 class _HostIsFull(Exception):  # noqa: N818 (a state of affairs)
@@ -38,18 +41,35 @@ class Evictor:
         self.copybacks: deque[tuple[Entry, Ticket]] = deque()
         self.failed = 0  # copies that could not be enqueued, or failed
 
-    def evict_some(self, nbytes: int) -> bool:
+    def evict_some(self, nbytes: int, *, copying: bool = True) -> bool:
         """Evict in the policy's order until ``nbytes`` of capacity are free or on their way; whether anything was.
 
-        Complexity: one pass over the candidates at most; those found pinned leave the policy until their last unpin.
+        An array whose copy cannot be enqueued (no host memory, a failing driver) stays, and the next one goes in its place;
+        after a few of them, and if not ``copying``, only arrays that need no copy go.
+        Complexity: one pass over the candidates, and one more for each failure; those found pinned leave the policy until
+        their last unpin.
         """
+        stayed: set[int] = set()
+        gained = 0
+        while copying and gained < nbytes:
+            before = len(stayed)
+            gained += self._evict_some(nbytes - gained, stayed)
+            if len(stayed) == before:
+                return gained > 0
+            copying = len(stayed) < TRIES
+        if gained < nbytes:
+            gained += self._evict_some(nbytes - gained, None)
+        return gained > 0
+
+    def _evict_some(self, nbytes: int, stayed: set[int] | None) -> int:
+        """One pass; bytes of capacity.  Passes by what ``stayed``, and adds to it; None: by what has to be copied."""
         manager = self.manager
         claimed: list[Entry] = []
-        freed = 0
+        chosen = 0
         try:
             with lock:
                 for key in manager.policy.candidates():
-                    if freed >= nbytes:
+                    if chosen >= nbytes:
                         break
                     entry = manager.table.get(key)
                     if entry is None or entry.pins or entry.owner:
@@ -57,12 +77,17 @@ class Evictor:
                         if entry is not None:
                             entry.kept = False
                         continue
+                    if entry.state == DIRTY if stayed is None else key in stayed:
+                        continue
                     assert entry.block is not None, "only resident entries are candidates"
-                    freed += entry.block.capacity
+                    chosen += entry.block.capacity
                     if self._claim(entry):
                         claimed.append(entry)
                 copied = sum(entry.block.capacity for entry in claimed if entry.block is not None)
-            return self._copy_back(claimed) + freed - copied > 0
+            coming = self._copy_back(claimed)
+            if stayed is not None and coming < copied:
+                stayed.update(entry.key for entry in claimed if entry.state == DIRTY)
+            return chosen - copied + coming
         finally:
             if claimed:
                 self._disclaim(claimed)
@@ -128,7 +153,7 @@ class Evictor:
         state = entry.state
         if state == DIRTY:
             entry.become(EVICTING)
-            manager.own(entry)
+            moves.own(manager, entry)
             manager.host_store.place(entry)
             return True
         if state == CLEAN:
@@ -169,9 +194,9 @@ class Evictor:
                     if entry.state == EVICTING:
                         entry.become(DIRTY)
                         self.manager.host_store.place(entry)
-                        self.manager.keep(entry)
-                    self.manager.disown(entry)
-                    self.manager.moved(entry)
+                        moves.keep(self.manager, entry)
+                    moves.disown(self.manager, entry)
+                    moves.moved(self.manager, entry)
 
     def _enqueue(self, entry: Entry) -> None:
         manager = self.manager
@@ -198,11 +223,11 @@ class Evictor:
                 entry.copyback = ticket
                 self.copybacks.append((entry, ticket))
                 enqueued = True
-                manager.disown(entry)
+                moves.disown(manager, entry)
                 counters = manager.counters
                 counters.copybacks += 1
                 counters.copyback_bytes += entry.nbytes
-                manager.moved(entry)
+                moves.moved(manager, entry)
         finally:
             if not enqueued:
                 with lock:
@@ -224,9 +249,13 @@ class Evictor:
         """The copy has completed, or failed."""
         manager = self.manager
         error = ticket[0].error(ticket[1])
-        # They are done, since the copy waited for them; asked, so that their failures are known.
-        for timeline, sequence in entry.writes():
-            timeline.done(sequence)
+        # They are done, since the copy waited for them, so this takes no time, unless another thread is just recording an event
+        # there: what `Timeline.done` cannot tell yet would go unnoticed, and a worthless copy be taken for the content.
+        with lock:
+            counts = entry.copyback == ticket and entry.state in (EVICTING, CLEAN)
+            writes = entry.writes() if counts else []  # a writer that took it back has others, which are in flight
+        for timeline, sequence in writes:
+            timeline.wait(sequence)
         evicted = False
         with lock:
             try:
@@ -241,7 +270,7 @@ class Evictor:
                 if entry.state == EVICTING:
                     if error is not None:
                         entry.become(DIRTY)
-                        manager.keep(entry)
+                        moves.keep(manager, entry)
                         manager.host_store.place(entry)
                     elif wrong is not None:  # a copy of what a failed write left behind is worth nothing
                         entry.why = wrong
@@ -256,7 +285,7 @@ class Evictor:
                 elif entry.state == CLEAN and (error is not None or wrong is not None):
                     entry.become(DIRTY)
                     manager.host_store.place(entry)
-            manager.moved(entry)
+            moves.moved(manager, entry)
         if error is not None:
             warn(f"copying {entry!r} back to the host failed: {error}; it stays on the device", error)
         elif evicted and instrument.watchers:

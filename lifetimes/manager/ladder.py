@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from lifetimes import reaper
 from lifetimes.locks import lock
+from lifetimes.manager.eviction import TRIES
 from lifetimes.manager.shortage import Shortage
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Ladder:
         if found is not None:
             return self._count(found[1], found[0])
         steps = self.rungs if rungs is None else {rung: self.rungs[rung] for rung in rungs}
+        begun = manager.evictor.failed
         passes = PASSES
         while passes:
             passes -= 1
@@ -71,6 +73,8 @@ class Ladder:
                     tried.append(rung)
                 # Bounded for the case that other threads undo each step at once.
                 for _ in range(len(manager.table) + len(manager.evictor.copybacks) + 64):
+                    if rung == "evict" and manager.evictor.failed - begun >= (TRIES if passes else 1):
+                        step = self._evict_without_copies
                     if not step(capacity):
                         break
                     found = memory.try_take(capacity, stream)
@@ -109,7 +113,10 @@ class Ladder:
     def _purge(self, capacity: int) -> bool:
         return self.manager.memory.purge() > 0
 
-    def _evict(self, capacity: int) -> bool:
+    def _evict_without_copies(self, capacity: int) -> bool:
+        return self._evict(capacity, copying=False)
+
+    def _evict(self, capacity: int, copying: bool = True) -> bool:
         """Until free bytes plus bytes on their way cover the request; then one at a time, if the driver is the one short."""
         manager = self.manager
         manager.evictor.settle()
@@ -119,7 +126,7 @@ class Ladder:
             short = capacity - (memory.limit - memory.reserved) - coming
         if short <= 0 and not coming:
             short = 1
-        return short > 0 and manager.evictor.evict_some(short)
+        return short > 0 and manager.evictor.evict_some(short, copying=copying)
 
     def _wait_for_copyback(self, capacity: int) -> bool:
         return self.manager.evictor.wait_oldest()

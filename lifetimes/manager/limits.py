@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import time
 from _thread import get_ident
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from lifetimes.errors import BusyError
 from lifetimes.locks import lock
+from lifetimes.manager.eviction import TRIES
 from lifetimes.sizes import format_bytes
 
 if TYPE_CHECKING:
     from lifetimes.manager.core import Manager
 
 __all__ = ["lower_to_soft", "set_hard", "set_soft"]
-
-TRIES: Final = 8
-"""How many copies may fail before shrinking gives up."""
 
 
 def set_hard(manager: Manager, limit: int) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
+from lifetimes.timeline import MANY
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -49,6 +51,8 @@ def leave(
         if token not in pins:
             continue
         if mode == "r":
+            if stream.borrowed and stream not in entry.reads:
+                forget_reads(entry)
             entry.reads[stream] = sequence
         else:
             write = entry.last_write
@@ -91,11 +95,19 @@ def remember_write(entry: Entry) -> None:
         entry.earlier = [write]
         return
     earlier.append(write)
-    if len(earlier) >= 64 and not len(earlier) & 63:
+    if not len(earlier) % MANY:
         entry.earlier = [
             ticket for ticket in earlier if ticket[1] > ticket[0].reached or ticket[0].error(ticket[1]) is not None
         ]
         entry.home.late.append(partial(_ask, list(entry.earlier)))
+
+
+def forget_reads(entry: Entry) -> None:
+    """Under the lock: borrowed streams come and go; who has read here is remembered as long as it may be in flight."""
+    reads = entry.reads
+    if len(reads) >= MANY and not len(reads) % MANY:
+        entry.reads = reads = {line: number for line, number in reads.items() if number > line.reached}
+        entry.home.late.append(partial(_ask, list(reads.items())))
 
 
 def _ask(tickets: Sequence[Ticket]) -> None:

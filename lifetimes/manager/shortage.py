@@ -29,7 +29,7 @@ class Shortage(Exception):  # noqa: N818 (a state of affairs; what the user sees
         self.capacity = capacity
         self.tried = tried
 
-    def explain(self, manager: Manager) -> OutOfMemory:
+    def explain(self, manager: Manager, note: str = "") -> OutOfMemory:
         """The error for the user.  It holds text only, so it keeps no array alive.  Complexity: O(arrays)."""
         with lock:
             entries = [
@@ -58,7 +58,10 @@ class Shortage(Exception):  # noqa: N818 (a state of affairs; what the user sees
         if manager.host_store.trouble:
             lines.append(manager.host_store.trouble)
         lines.append("leave `with` blocks that are done with their arrays, or raise the limit")
-        return OutOfMemory("\n".join(lines))
+        error = OutOfMemory("\n".join(lines))
+        if note:
+            error.add_note(note)
+        return error
 
 
 def _describe(entry: Entry) -> str:

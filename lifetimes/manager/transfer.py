@@ -89,8 +89,10 @@ def _copy_out(manager: Manager, entry: Entry, flat: ByteView) -> None:
         sequence = stream.tick()
         stream.mark()
     stream.wait(sequence)
-    for timeline, number in writes:  # they are done, since the copy waited for them; asked, so that failures are known
-        timeline.done(number)
+    # They are done, since the copy waited for them, so this takes no time, unless another thread is just recording an event
+    # there: what `Timeline.done` cannot tell yet would go unnoticed.
+    for timeline, number in writes:
+        timeline.wait(number)
         if timeline.error(number) is not None:
             with lock:
                 check(manager, entry, "r")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from lifetimes.errors import BackendError, BrokenError, CleanupWarning
-from tests.unit.memory.scene import SIZE, Scene
+from lifetimes.timeline import MANY
+from tests.unit.memory.scene import SIZE, Gate, Scene, Thread
 
 
 def broken(scene: Scene, key: int) -> bool:
@@ -212,6 +213,45 @@ def test_work_enqueued_by_an_open_use_is_not_lost_between_two_events() -> None:
             pass
         assert scene.driver.counts["record"] >= 1
     assert broken(scene, key)
+    scene.close()
+
+
+@pytest.mark.parametrize("evict", [False, True])
+def test_a_failure_is_not_missed_while_another_thread_records_an_event_on_that_stream(evict: bool) -> None:
+    """Only the events before it can tell whether it failed, and one of them is not there yet."""
+    scene, gate = Scene(), Gate()
+    key, stream = scene.add(1), scene.stream()
+    with scene.manager.use(key, "rw", stream) as address:
+        scene.driver.faults.fail("call", at="completion")
+        scene.fill(address, 9, stream)
+    scene.driver.faults.before("record", 1, gate.stop)
+    recorder = Thread(stream.mark)
+    gate.wait()
+
+    def read() -> bool:
+        if evict:
+            scene.manager.evict(key)
+        return broken(scene, key)
+
+    reader = Thread(read)
+    reader._thread.join(0.1)
+    gate.open()
+    assert reader.join()
+    recorder.join()
+    scene.close()
+
+
+def test_readers_on_streams_that_come_and_go_are_not_remembered_for_ever() -> None:
+    scene = Scene()
+    key = scene.add(1)
+    for _ in range(5 * MANY):
+        stream = scene.stream(borrowed=True)
+        with scene.manager.use(key, "r", stream):
+            pass
+        scene.driver.run_until_idle()
+    assert len(scene.entry(key).reads) <= 2 * MANY
+    scene.write(key, 2)
+    assert scene.value(key) == 2
     scene.close()
 
 

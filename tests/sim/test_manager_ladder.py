@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import random
 from collections.abc import Iterator
 from typing import Any, NoReturn
@@ -11,9 +13,11 @@ import pytest
 
 from lifetimes.errors import BackendError, CleanupWarning, OutOfMemory
 from lifetimes.manager import Manager
+from lifetimes.manager.eviction import TRIES
+from lifetimes.manager.shortage import Shortage
 from lifetimes.policies.lru import LRUPolicy
 from lifetimes.testing.sim import SimDriver
-from tests.unit.memory.scene import SIZE, Scene
+from tests.unit.memory.scene import SIZE, Gate, Scene, Thread
 
 
 def test_pinned_arrays_stay_and_do_not_slow_the_next_search() -> None:
@@ -127,6 +131,83 @@ def test_copies_that_always_fail_end_in_an_error_and_lose_nothing(at: Any) -> No
     scene.check()
     assert [scene.value(key) for key in keys] == [70] * 3
     scene.touch(extra)
+    scene.close()
+
+
+@pytest.mark.parametrize(("at", "latency"), [("call", 1.0), ("completion", 1.0), ("completion", 0)])
+def test_copies_that_always_fail_are_not_tried_for_ever_and_what_needs_none_goes_instead(
+    at: Any, latency: float
+) -> None:
+    """However many arrays there are, and however fast the device says no."""
+    scene = Scene(blocks=101, total=1 << 20, latency=latency)
+    written = scene.adds(100)
+    for key in written:
+        scene.write(key, 70)
+    clean, one, two = scene.add(1), scene.add(2), scene.add(3, nbytes=2 * SIZE)
+    scene.touch(clean)
+    scene.driver.run_until_idle()
+    scene.driver.faults.fail("copy_out", times=None, at=at)
+    with pytest.warns(CleanupWarning):
+        scene.touch(one)
+    assert scene.resident(clean, one) == [False, True], "the clean one, although it was used last"
+    with pytest.warns(CleanupWarning), pytest.raises(OutOfMemory):
+        scene.touch(two)
+    assert scene.driver.faults.strikes <= 4 * TRIES
+    scene.driver.faults.clear()
+    assert [scene.value(key) for key in written] == [70] * 100
+    scene.close()
+
+
+def test_without_host_memory_what_needs_no_copy_goes() -> None:
+    scene = Scene(blocks=21, host_limit=SIZE)
+    written = [scene.add(None) for _ in range(20)]
+    for key in written:
+        scene.write(key, 70, "w")
+    clean, extra = scene.add(1, copy=False), scene.add(2)  # the first has host memory of its own, the second all there is
+    scene.touch(clean)
+    scene.driver.run_until_idle()
+    scene.touch(extra)
+    assert scene.resident(clean, extra, *written) == [False] + [True] * 21
+    assert scene.driver.counts["copy_out"] == 0
+    scene.close()
+
+
+def test_no_error_that_was_dealt_with_or_raised_is_kept() -> None:
+    """Neither by the frames it went through, nor those by it: whoever drops it frees what they hold."""
+    scene, gate = Scene(blocks=1, pin_timeout=0.0), Gate()
+    used, wanted = scene.adds(2)
+
+    def hold() -> None:
+        with scene.manager.use(used):
+            gate.stop()
+
+    def shortages() -> int:
+        return sum(isinstance(each, (Shortage, OutOfMemory)) for each in gc.get_objects())
+
+    calls = (
+        lambda: scene.touch(wanted),
+        lambda: scene.manager.use_many([(used, "r"), (wanted, "r")]).__enter__(),
+        lambda: scene.manager.prefetch(wanted),
+    )
+    gc.collect()
+    gc.disable()
+    try:
+        before = shortages()
+        with scene.manager.use(used):
+            for call in calls:
+                with contextlib.suppress(OutOfMemory):
+                    call()
+        assert shortages() == before, "only its own pin in the way"
+        holder = Thread(hold)
+        gate.wait()
+        for call in calls:
+            with contextlib.suppress(OutOfMemory):
+                call()
+        assert shortages() == before, "another thread's pin in the way"
+        gate.open()
+        holder.join()
+    finally:
+        gc.enable()
     scene.close()
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lifetimes.errors import BackendError
 from lifetimes.testing.sim import SimDriver, WouldBlock
-from lifetimes.timeline import Timeline, Work
+from lifetimes.timeline import MANY, Timeline, Work
 from tests.unit.memory.scene import Gate
 
 
@@ -228,6 +228,24 @@ def test_a_closed_stream_counts_as_done_and_its_handle_is_not_used_again() -> No
     stream.line.mark()
     assert dict(stream.driver.counts) == calls
     assert not stream.driver.violations
+
+
+def test_events_that_nobody_asks_about_are_as_many_as_there_is_work_in_flight() -> None:
+    stream = Stream(borrowed=True)
+    for at in range(10 * MANY):
+        stream.work()
+        if at % 10 == 9:
+            stream.driver.run_until_idle()
+    assert len(stream.driver.live_events) <= 2 * MANY
+    stream.line.check_invariants()
+
+
+def test_a_failure_that_no_event_told_is_learnt_at_the_close() -> None:
+    stream = Stream()
+    failed = stream.failing()
+    stream.driver.run_until_idle()
+    stream.line.close()
+    assert stream.line.error(failed) is not None
 
 
 def test_a_failure_is_learnt_at_the_close() -> None:

@@ -19,8 +19,10 @@ SIZE = 1024
 class Scene:
     """A manager whose limit is ``blocks`` arrays of 1 KiB; the device has room for some more."""
 
-    def __init__(self, blocks: int = 4, *, manual: bool = False, total: int = 64 << 10, **options: Any) -> None:
-        self.driver = SimDriver(total, manual=manual)
+    def __init__(
+        self, blocks: int = 4, *, manual: bool = False, latency: float = 1.0, total: int = 64 << 10, **options: Any
+    ) -> None:
+        self.driver = SimDriver(total, manual=manual, latency=latency)
         options.setdefault("collect_garbage", False)
         options.setdefault("pin_timeout", 10.0)
         self.manager = Manager(self.driver, memory_limit=blocks * SIZE, **options)
