@@ -55,9 +55,9 @@ def recording(level: Level, name: str) -> Loop:
 
 
 def without_question(function: Any) -> str:
-    """The source of a function without its ``if instrument.watchers:``."""
+    """The source of a function without its question whether somebody watches, and what it does then."""
     lines = textwrap.dedent(inspect.getsource(function)).splitlines()
-    at = next(number for number, line in enumerate(lines) if line.strip() == "if instrument.watchers:")
+    at = next(number for number, line in enumerate(lines) if line.strip().startswith("if instrument."))
     return "\n".join(lines[:at] + lines[at + 2 :])
 
 

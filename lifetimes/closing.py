@@ -85,7 +85,7 @@ def detach(cell: Cell) -> bool:
     cell.finalizer = cell.added = None
     cell.args = ()
     reaper.let_go_of_parents(cell)
-    if instrument.watchers:
+    if instrument.listeners:
         instrument.emit("detach", cell.key)
     return True
 

@@ -1,6 +1,6 @@
 """One stream of events for ledgers and trace logs; nothing is built when nobody listens.
 
-A hot path asks ``if instrument.watchers:`` first, which is the whole cost of an unused stream.  *Listeners* hear every
+A hot path asks ``if instrument.watchers:`` (or ``listeners``) first, which is the whole cost of an unused stream.  *Listeners* hear every
 event, with its details; *recorders* only see each new cell, and may write on it: the cheap way to remember where
 things were made.  Events are emitted with no library lock held, so a listener may do what it likes, calls back into the
 library included.  One that raises is reported through ``sys.unraisablehook``, and the others still hear the event.
@@ -111,7 +111,7 @@ def listening(listener: Listener) -> Iterator[Listener]:
 
 
 def emit(name: str, key: int, **details: Any) -> None:
-    """Tell every listener.  Call it with no library lock held; ask ``if watchers:`` first on a hot path."""
+    """Tell every listener.  Call it with no library lock held; ask ``if listeners:`` first on a hot path."""
     for listener in tuple(listeners):
         try:
             listener(name, key, details)

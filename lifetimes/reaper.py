@@ -311,6 +311,8 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
         if cell.parents:
             let_go_of_parents(cell)
         cell.state = RELEASED
+        if instrument.listeners:  # in here, so that an interrupt while they hear it loses no failure
+            instrument.emit("release", key)
     except BaseException:  # torn: it goes back into the registry, as far as it got
         if cell.state < RELEASING or (mine and cell.state == RELEASING):
             if armed is not None:
@@ -326,8 +328,6 @@ def release(cell: Cell, failures: list[Failure] | None) -> list[Failure] | None:
             untold.extend(failures)
             failures.clear()
         raise
-    if instrument.watchers:
-        instrument.emit("release", key)
     return failures
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 
 import lifetimes
-from lifetimes import CleanupWarning, Lifetime
+from lifetimes import CleanupWarning, Lifetime, instrument
 from lifetimes.failures import interrupts
 from tests.unit.lifetimes.helpers import Strike, check_quiet, interrupt, unraisable
 
@@ -210,9 +211,19 @@ def test_other_failures_beside_an_interrupt_are_warnings_of_a_drop() -> None:
         end()
 
 
-def test_failures_before_a_torn_loop_are_told_by_the_next_drain() -> None:
-    """Nothing is dropped: what a release had noted when it was torn is told later."""
+def listen(name: str, key: int, details: dict[str, Any]) -> None:
+    """Somebody who hears every event."""
+
+
+@pytest.mark.parametrize("watched", [False, True])
+def test_failures_before_a_torn_loop_are_told_by_the_next_drain(watched: bool) -> None:
+    """Nothing is dropped: what a release had noted when it was torn is told later, whoever is told of the release."""
     log: list[Any] = []
+    with instrument.listening(listen) if watched else nullcontext():
+        tear_a_loop(log)
+
+
+def tear_a_loop(log: list[Any]) -> None:
     for step in range(2000):
         strike = Strike(step, interrupt, signals=True)
         with unraisable(), warnings.catch_warnings(record=True) as caught:
