@@ -85,6 +85,8 @@ class Trace:
             return Tracer(self, self.constant(value, default_dtype(value)), weak=True)
         if isinstance(value, np.generic):
             return Tracer(self, self.constant(value, check_dtype(value.dtype, "a constant")))
+        if isinstance(value, complex):
+            raise TraceError(f"{value!r} is a complex number, which is not computed with; use two arrays of floats")
         if isinstance(value, (list, tuple)):
             value = np.asarray(value)
         return self._capture(value)
@@ -231,6 +233,11 @@ class Tracer:
     def __contains__(self, value: Any) -> NoReturn:
         self._content("in", "use any(x == value) where an array of one bool will do")
 
+    def __format__(self, form: str) -> str:
+        if form:
+            self._content(f"the format {form!r}", "show it without a format, or return it and show it outside")
+        return repr(self)
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NoReturn:
         self._content("a NumPy function", "use the one of x.__array_namespace__()")
 
@@ -262,10 +269,10 @@ class Tracer:
             raise TraceError(
                 f"{which} with {', '.join(options) or 'this method'} cannot be traced: use the array API's functions"
             )
-        return self.trace.namespace.numpy_function(ufunc.__name__)(*inputs)
+        return self.trace.namespace.numpy_call(ufunc, inputs, {})
 
     def __array_function__(self, function: Any, types: Any, args: Any, options: Any) -> Any:
-        return self.trace.namespace.numpy_function(function.__name__)(*args, **options)
+        return self.trace.namespace.numpy_call(function, args, options)
 
     def __getitem__(self, index: Any) -> Any:
         return self.trace.namespace.getitem(self, index)

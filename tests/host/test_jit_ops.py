@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,13 @@ pytest.importorskip("llvmlite")
 
 import numpy as np
 
-from lifetimes.compiler import target
+import lifetimes
+from lifetimes.compiler import settings, target
+from lifetimes.compiler.cache import kernels
+from lifetimes.compiler.emit import elementwise
 from lifetimes.compiler.emit.elementwise import emit_row
 from lifetimes.compiler.emit.writer import Writer
-from lifetimes.compiler.ops import ROWS
+from lifetimes.compiler.ops import ROWS, Row
 from lifetimes.errors import MissingRule
 
 ROOT = Path(__file__).parents[2]
@@ -45,8 +49,23 @@ def test_an_abort_names_what_it_died_of() -> None:
 
 
 @pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
-def test_what_a_row_does_not_compute_with_is_an_error_that_says_so(row: object) -> None:
+def test_what_a_row_does_not_compute_with_is_an_error_that_says_so(row: Row) -> None:
     for kind, dtype in {"b": "bool", "i": "int32", "u": "uint8", "f": "float32"}.items():
-        if kind not in row.llvm:  # type: ignore[attr-defined]
-            with pytest.raises(MissingRule, match=f"{row.name} does not compute with {dtype}"):  # type: ignore[attr-defined]
-                emit_row(Writer(), target.best(), row.name, np.dtype(dtype).name, ["%1", "%2", "%3"], 4)  # type: ignore[attr-defined]
+        if kind not in row.llvm:
+            with pytest.raises(MissingRule, match=f"{row.name} does not compute with {dtype} on the target"):
+                emit_row(Writer(), target.best(), row.name, np.dtype(dtype).name, ["%1", "%2", "%3"], 4)
+
+
+def test_an_operation_that_the_target_lacks_is_named_by_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph has it, the code generator does not: an error before LLVM sees anything, and nothing is kept of it."""
+    function = lifetimes.jit(lambda x: np.tanh(x) + 1)
+    with lifetimes.open("host", memory_limit="1MiB") as device:
+        x = device.asarray(np.ones(3, "float32"))
+        with monkeypatch.context() as patch, settings.using(target.names()[0]):
+            patch.setattr(elementwise, "ROWS", {**ROWS, "tanh": replace(ROWS["tanh"], llvm={"i": "add"})})
+            kernels.clear()
+            with pytest.raises(
+                MissingRule, match=r"tanh does not compute with float32 on the target '\w+': cast to one of the s"
+            ):
+                function(x)
+        np.testing.assert_allclose(function(x).numpy(), np.tanh(np.ones(3, "float32")) + 1, rtol=1e-6)

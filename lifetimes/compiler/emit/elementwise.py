@@ -15,13 +15,16 @@ from lifetimes.errors import MissingRule
 
 __all__ = ["cast", "emit_row"]
 
+_KINDS: Final = {"b": "bool", "i": "the signed integers", "u": "the unsigned integers", "f": "the floats"}
+
 
 def emit_row(w: Writer, target: Target, op: str, dtype: str, args: list[Operand], lanes: Lanes) -> Operand:
     """The row ``op`` of arguments that have ``dtype`` (for `select`: the second).  Errors: `MissingRule`."""
     row = ROWS[op]
     spelling = row.llvm.get(np.dtype(dtype).kind)
     if spelling is None:
-        raise MissingRule(f"{op} does not compute with {dtype}; cast to one of the kinds {', '.join(row.llvm)}")
+        kinds = ", ".join([_KINDS[kind] for kind in row.llvm])
+        raise MissingRule(f"{op} does not compute with {dtype} on the target {target.name!r}: cast to one of {kinds}")
     kind = type_of(dtype, lanes)
     if spelling == "copy":
         return args[0]

@@ -245,8 +245,8 @@ def test_host_arrays_and_numbers_have_no_device() -> None:
         (lambda x: xp.sum(x, axis=x.sum()), "needs the content"),
         (lambda x: x[: x.sum()], "needs the content"),
         (lambda x: xp.arange(x.sum()), "arange of a traced number"),
-        (lambda x: np.linalg.norm(x), "cannot be traced|needs the content"),
-        (lambda x: np.sort(x), r"np\.sort cannot be traced"),
+        (lambda x: f"{x.sum():.2f}", r"the format '\.2f' needs the content"),
+        (lambda x: x + 1j, "1j is a complex number, which is not computed with"),
         (lambda x: np.add.reduce(x), r"np\.add\.reduce"),
         (lambda x: np.add(x, x, out=X), r"np\.add with out cannot be traced"),
         (lambda x: xp.repeat(x, [1, 2], axis=0), "repeat takes one number"),
@@ -333,22 +333,6 @@ def test_methods_are_the_functions() -> None:
     )  # fmt: skip
     with pytest.raises(AttributeError, match="sort"):
         trace(lambda x: x.sort(), (X,))
-
-
-def test_numpys_functions_work_on_traced_arrays() -> None:
-    def function(np: Any, x: Any) -> Any:
-        return (
-            np.sin(x), np.arctan2(x, 2), np.power(x, 2), np.add(x, X), np.where(x > 1, x, 0), np.sum(x, axis=0, keepdims=True),
-            np.concatenate([x, X]), np.transpose(x), np.transpose(x, (1, 0)), np.max(x), np.amin(x), np.clip(x, 1, 2),
-            np.dot(x, x.T), np.stack([x, x], axis=1), np.var(x, ddof=1), np.cumsum(x), np.cumprod(x, axis=1), np.mean(x, 0),
-            np.expand_dims(x, 1), np.broadcast_to(x, (4, 2, 3)), np.outer(x[0], x[1]), np.rint(x), np.invert(x > 1),
-            np.absolute(-x),
-            np.zeros_like(x),
-        )  # fmt: skip
-
-    traced = interpreted(lambda x: function(np, x), X)
-    for got, wanted in zip(traced, function(np, X), strict=True):
-        np.testing.assert_allclose(got, wanted, rtol=1e-13)
 
 
 def test_a_numpy_array_on_the_left_leaves_the_operator_to_the_traced_one() -> None:
