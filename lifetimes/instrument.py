@@ -1,9 +1,10 @@
 """One stream of events for ledgers and trace logs; nothing is built when nobody listens.
 
-A hot path asks ``if instrument.watchers:`` (or ``listeners``) first, which is the whole cost of an unused stream.  *Listeners* hear every
-event, with its details; *recorders* only see each new cell, and may write on it: the cheap way to remember where
-things were made.  Events are emitted with no library lock held, so a listener may do what it likes, calls back into the
-library included.  One that raises is reported through ``sys.unraisablehook``, and the others still hear the event.
+A hot path asks ``if instrument.watchers:`` (or ``listeners``) first, which is the whole cost of an unused stream.
+*Listeners* hear every event, with its details; *recorders* only see each new cell, and may write on it: the cheap
+way to remember where things were made.  Events are emitted with no library lock held, so a listener may do what it
+likes, calls back into the library included.  One that raises is reported through ``sys.unraisablehook``, and the
+others still hear the event.
 
 ==============  ==========================  ==================================================================
 event           key                         details
