@@ -11,7 +11,7 @@ from typing import Any, Self
 import numpy as np
 
 from lifetimes._typing import HostArray, Mode
-from lifetimes.backend import Driver, SupportsCode, SupportsHostCall
+from lifetimes.backend import Driver, SupportsCode, SupportsHostCall, SupportsPromptCall
 from lifetimes.cell import Standing, next_key
 from lifetimes.errors import BackendError, BrokenError, BusyError, OwnershipError
 from lifetimes.lifetime import Lifetime
@@ -44,7 +44,10 @@ class Device(Lifetime[Driver]):
     pending work and releases everything, children first, the driver last.
     """
 
-    __slots__ = ("_blocks", "_code", "_host_calls", "_known", "context", "manager", "stream")
+    __slots__ = ("_blocks", "_code", "_host_calls", "_known", "context", "manager", "prompt", "stream")
+
+    prompt: SupportsPromptCall | None
+    """The driver, once it is known that short machine code may be run at once on its addresses."""
 
     def __init__(self, driver: Driver, *, label: str | None = None, **options: Any) -> None:
         self.context = context = Context(driver, label=label)
@@ -70,6 +73,7 @@ class Device(Lifetime[Driver]):
         # Decided once: isinstance on a protocol costs microseconds.
         self._host_calls = context.driver if isinstance(context.driver, SupportsHostCall) else None
         self._code = context.driver if isinstance(context.driver, SupportsCode) else None
+        self.prompt = None
         self._known = IdentityMap()
         self._blocks: list[None] = []  # one for each `with` block that somebody is in
 
@@ -161,7 +165,7 @@ class Device(Lifetime[Driver]):
             unproven = self.manager.unproven(
                 [array.key for array, mode in zip(arrays, chosen, strict=True) if mode != "w"]
             )
-            driver.call(partial(_on_sound_input, unproven, function) if unproven else function, views, timeline.handle)
+            driver.call(partial(on_sound_input, unproven, function) if unproven else function, views, timeline.handle)
             if not arrays:  # whose uses would count it
                 timeline.tick()
         work = Work(timeline, timeline.issued)
@@ -308,7 +312,7 @@ def _end(manager: Manager, guard: GuardedDriver) -> None:
         guard.lose("its memory was in use when the device went")
 
 
-def _on_sound_input(unproven: Sequence[Ticket], function: Callable[..., object], *views: HostArray) -> object:
+def on_sound_input(unproven: Sequence[Ticket], function: Callable[..., object], *args: Any) -> object:
     """Run in its turn on the stream: what a failed call should have written must not be taken for data.
 
     The works that wrote the input were enqueued before, so how they ended is known by now; so failure goes on from
@@ -319,4 +323,4 @@ def _on_sound_input(unproven: Sequence[Ticket], function: Callable[..., object],
             reason = timeline.error(sequence)
             if reason is not None:
                 raise BrokenError(f"its input is lost: the work that last wrote it failed ({reason})")
-    return function(*views)
+    return function(*args)

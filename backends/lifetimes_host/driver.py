@@ -11,7 +11,7 @@ from operator import setitem
 from time import monotonic
 
 from lifetimes._typing import ByteView, HostArray
-from lifetimes.backend import Driver, MemoryInfo, SupportsHostCall
+from lifetimes.backend import Driver, MemoryInfo, SupportsHostCall, SupportsPromptCall
 from lifetimes.errors import BackendError, CleanupWarning, ClosedError
 from lifetimes_host.lanes import Lane
 from lifetimes_host.limits import check_limit
@@ -230,6 +230,11 @@ class HostDriver:
             self._refuse()
         lane_of(stream).submit(function, tuple(args), short)
 
+    def call_now(self, function: Callable[..., object], args: Sequence[object], stream: HostStream) -> bool:
+        if self._refusal:
+            self._refuse()
+        return lane_of(stream).run_now(function, args)
+
     # End.
     def close(self) -> None:
         """Run what is queued, end the worker threads, give all memory back.  Twice is fine; in a forked child, nothing.
@@ -297,3 +302,4 @@ if hasattr(os, "register_at_fork"):
 
 _driver: type[Driver] = HostDriver
 _calls: type[SupportsHostCall] = HostDriver
+_prompt: type[SupportsPromptCall] = HostDriver

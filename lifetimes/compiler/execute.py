@@ -11,54 +11,114 @@ queue, and an array that nobody holds gives its host memory back at once.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from lifetimes.backend import SupportsPromptCall
 from lifetimes.cell import next_key
 from lifetimes.compiler import team
 from lifetimes.compiler.bound import bits_of
 from lifetimes.compiler.launcher import Launch, launchers
-from lifetimes.compiler.plan import BRIEF, SHARED, KernelStep, Plan, Step
-from lifetimes.errors import BackendError, ClosedError, OwnershipError
-from lifetimes.manager.use import UseMany
+from lifetimes.compiler.plan import BRIEF, SHARED, KernelStep, MatmulStep, Plan, Step
+from lifetimes.device import on_sound_input
+from lifetimes.errors import BackendError
+from lifetimes.manager.letting_go import let_go
 from lifetimes.resources import Array
 from lifetimes.resources.array import check_arrays
 from lifetimes.resources.layout import contiguous_strides
+from lifetimes.resources.short import Form, Number, ShortWork, make_results, proven
 
 if TYPE_CHECKING:
     from lifetimes._typing import HostArray
     from lifetimes.compiler.ir import Shape
     from lifetimes.compiler.passes.views import View
-    from lifetimes.compiler.tree import Tree
     from lifetimes.device import Device
+    from lifetimes.timeline import Ticket
 
-__all__ = ["execute", "write"]
+__all__ = ["Runner"]
 
 INLINE: Final = 1_000_000.0
 """Kernels of more nanoseconds are enqueued; the others run on the caller's thread if the stream is idle."""
 
-_abilities: dict[int, tuple[bool, bool]] = {}
-"""For each device by the number of its context: it can run native code, and it knows short calls."""
+_abilities: dict[int, bool] = {}
+"""For each device by the number of its context, if it can run native code: whether it knows short calls."""
 _launchers: dict[bool, Launch] = {}
 """For brief kernels, and for others."""
 
 
-def execute(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Array] | None = None) -> list[Array]:
-    """Run ``plan`` on the arrays (and numbers, where a parameter is one) of ``inputs``; returns the results.
+class Runner:
+    """A plan, and what its runs have in common on all devices."""
 
-    ``outs`` are to be written instead of new arrays; they share memory with no input.
-    Errors: `OutOfMemory`, `BrokenError`, `ClosedError`, `BackendError`.
-    """
-    if outs is None:
-        results = [Array(device, None, shape, dtype) for _, shape, dtype in plan.results]
-        if plan.sources:
-            _run_plain(plan, device, inputs, results)
-            return results
-    else:
-        results = list(outs)
+    __slots__ = ("forms", "plan", "short")
+
+    def __init__(self, plan: Plan) -> None:
+        self.plan = plan
+        self.forms = tuple([Form(shape, dtype) for _, shape, dtype in plan.results])
+        self.short = _short_work(plan, self.forms)
+        """For a plan of one brief kernel: the way to launch it that `lifetimes.resources.short` tells of."""
+
+    def run(self, device: Device, inputs: Sequence[Any]) -> Sequence[Array]:
+        """Run the plan on arrays (and numbers, where a parameter is one); returns the results.
+
+        Errors: `OutOfMemory`, `BrokenError`, `ClosedError`, `BackendError`.
+        """
+        short = self.short
+        if short is not None:
+            results = short.run(device, inputs)
+            if results is not None:
+                return results
+        made = make_results(device, self.forms)
+        _execute(self.plan, device, inputs, made, None)
+        return made
+
+    def write(self, device: Device, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Run the plan into arrays that are there already.
+
+        Errors: `ValueError` for another shape or dtype than the plan's, `TypeError`, `OwnershipError`; those of `run`.
+        """
+        check_arrays(outs, device)
+        if len(outs) == 1 and self.short is not None and outs[0]._layout is self.forms[0].layout:
+            (out,) = outs
+            apart = not any(value.__class__ is Array and value._value == out._value for value in inputs)
+            if apart and out.nbytes == out.storage_nbytes and self.short.run(device, inputs, outs) is not None:
+                return
+        _write(self.plan, device, inputs, outs)
+
+
+def _short_work(plan: Plan, forms: Sequence[Form]) -> ShortWork | None:
+    if len(plan.steps) != 1 or not isinstance(plan.steps[0], KernelStep):
+        return None
+    step = plan.steps[0]
+    results = [buffer for buffer, _, _ in plan.results]
+    buffers = [buffer for buffer, _ in step.buffers]
+    reads = [buffer for buffer in buffers if buffer not in results]
+    params = plan.function.params
+    if (
+        len(step.launches) != 1
+        or step.nanoseconds >= BRIEF
+        or len(set(results)) != len(results)
+        or not set(results) <= set(buffers)
+        or not all(at < len(params) and params[at].size for at in reads)
+        or not all(form.nbytes for form in forms)
+    ):
+        return None
+    launch = step.launches[0]
+    place = {buffer: at for at, buffer in enumerate([*reads, *results])}
+    pointers = [(place[buffers[at]], offset) for at, offset in launch.pointers]
+    numbers: list[Number] = [
+        word if param is None else (param, partial(_word, params[param].dtype)) for param, word in launch.numbers
+    ]
+    head = (step, step.kernel.address, launch.address, launch.words, 0, launch.hi)  # Note [Held]
+    return ShortWork(_launch(brief=True), head, reads, forms, pointers, numbers)
+
+
+def _execute(
+    plan: Plan, device: Device, inputs: Sequence[Any], results: Sequence[Array], outs: Sequence[Array] | None
+) -> None:
+    """The long way.  ``outs`` are results that may be parts of storages, and are not new; they share memory with no input."""
     manager = device.manager
     keys: dict[int, int] = {}
     offsets: dict[int, int] = {}
@@ -78,42 +138,13 @@ def execute(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Ar
             keys[buffer] = key
             offsets[buffer] = 0
         for step in plan.steps:
-            _run(plan, step, device, keys, offsets, inputs, results if outs is not None else None)
+            _run(plan, step, device, keys, offsets, inputs, outs)
     finally:
         for key in temporary:
-            try:
-                manager.release(key)
-            except (ClosedError, OwnershipError):  # it was never added, or went with its manager
-                pass
-    return results
+            let_go(manager, key)
 
 
-def _run_plain(plan: Plan, device: Device, inputs: Sequence[Any], results: list[Array]) -> None:
-    """A plan of one short kernel without numbers, in as few steps as there can be."""
-    ability = _abilities.get(device.context.driver.generation)  # type: ignore[attr-defined]
-    if ability is None:
-        ability = _examine(device)
-    arrays = [inputs[at] if at >= 0 else results[-1 - at] for at in plan.sources]
-    timeline = device.stream.timeline
-    pairs = [(array.value, mode) for array, mode in zip(arrays, plan.modes)]  # noqa: B905 (it costs, and they are as many)
-    with UseMany(device.manager, pairs, timeline) as addresses:
-        args: list[Any] = [(plan, inputs), *plan.head]  # Note [Held]
-        args += [addresses[at] + arrays[at].offset + offset for at, offset in plan.pointers]
-        launch = _launchers[plan.brief]
-        if ability[1]:
-            device.context.driver.call(launch, args, timeline.handle, short=True)  # type: ignore[attr-defined]
-        else:
-            device.context.driver.call(launch, args, timeline.handle)  # type: ignore[attr-defined]
-
-
-def write(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Any], given: Tree, wanted: Tree) -> None:
-    """Run ``plan`` into arrays that are there already.
-
-    Errors: `ValueError` for another structure, shape or dtype than the plan's; those of `execute`.
-    """
-    if given != wanted:
-        raise ValueError("out is packed in another way than the function packs its results")
-    check_arrays(outs, device)
+def _write(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Array]) -> None:
     for at, ((_, shape, dtype), out) in enumerate(zip(plan.results, outs, strict=True)):
         if out.shape != shape or out.dtype != dtype:
             raise ValueError(f"out {at} is {out.dtype} {out.shape}, but the result is {dtype} {shape}")
@@ -127,7 +158,7 @@ def write(plan: Plan, device: Device, inputs: Sequence[Any], outs: Sequence[Any]
         for at, out in enumerate(outs)
     ]
     fresh = [out if safe else Array(device, None, out.shape, out.dtype) for out, safe in zip(outs, direct, strict=True)]
-    execute(plan, device, inputs, fresh)
+    _execute(plan, device, inputs, fresh, fresh)
     for out, made, safe in zip(outs, fresh, direct, strict=True):
         if not safe:
             device.call(np.copyto, out, made, modes="wr" if out.whole else "ur")
@@ -177,55 +208,79 @@ def _run(
     inputs: Sequence[Any],
     outs: Sequence[Array] | None,
 ) -> None:
-    stream = device.stream
-    timeline = stream.timeline
     pairs = [(keys[buffer], mode) for buffer, mode in step.buffers]
     if outs is not None:  # a part of a storage: the rest of it must be there
         whole = {out.value: out.whole for out in outs}
         pairs = [(key, "rw" if mode == "w" and not whole.get(key, True) else mode) for key, mode in pairs]
+    timeline = device.stream.timeline
     call, short = _caller(device, step.nanoseconds / plan.settings.threads < INLINE)
-    if not isinstance(step, KernelStep):
-        timeline.fence()  # NumPy may raise: its failure is told apart from others
-        with device.manager.use_many(pairs, timeline) as addresses:
-            places = {
-                buffer: address + offsets[buffer] for (buffer, _), address in zip(step.buffers, addresses, strict=True)
-            }
-            call(partial(_multiply, device, inputs), (step, places), timeline.handle, **short)
-        timeline.mark()
-        return
+    unproven: list[Ticket] = []
+    if not proven(device):
+        unproven = device.manager.unproven([key for key, mode in pairs if mode != "w"])
+    # NumPy may raise, and what reads the result of something that failed fails: told apart from what comes before and after.
+    fails = bool(unproven) or not isinstance(step, KernelStep)
     with device.manager.use_many(pairs, timeline) as addresses:
-        places_ = [address + offsets[buffer] for (buffer, _), address in zip(step.buffers, addresses, strict=True)]
-        launcher = _launchers[step.nanoseconds < BRIEF]
-        calls = []
-        for launch in step.launches:
-            numbers = [
-                word if param is None else bits_of(plan.function.params[param].dtype.type(inputs[param]))
-                for param, word in launch.numbers
-            ]
-            pointers = [places_[at] + offset for at, offset in launch.pointers]
-            calls.append(
-                ((step, inputs), step.kernel.address, launch.address, launch.words, 0, launch.hi, *pointers, *numbers)
-            )
-        if len(calls) == 1:
-            call(launcher, calls[0], timeline.handle, **short)
+        places = {
+            buffer: address + offsets[buffer] for (buffer, _), address in zip(step.buffers, addresses, strict=True)
+        }
+        if isinstance(step, KernelStep):
+            function, args = _kernel_call(plan, step, places, inputs)
         else:
-            threads = plan.settings.threads if step.nanoseconds >= SHARED else 1
-            call(_together, (launcher, calls, threads), timeline.handle, **short)
+            function, args = _multiply, (device, step, places, inputs)
+        if fails:
+            timeline.fence()
+            function = partial(on_sound_input, unproven, function)
+        call(function, args, timeline.handle, **short)
+    if fails:
+        timeline.mark()
+
+
+def _kernel_call(
+    plan: Plan, step: KernelStep, places: dict[int, int], inputs: Sequence[Any]
+) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """A function and its arguments: all launches of a step, by several threads where it is worth it."""
+    launch = _launch(brief=step.nanoseconds < BRIEF)
+    starts = [places[buffer] for buffer, _ in step.buffers]
+    calls = []
+    for each in step.launches:
+        numbers = [
+            word if param is None else _word(plan.function.params[param].dtype, inputs[param])
+            for param, word in each.numbers
+        ]
+        pointers = [starts[at] + offset for at, offset in each.pointers]
+        # Note [Held]
+        calls.append(((step, inputs), step.kernel.address, each.address, each.words, 0, each.hi, *pointers, *numbers))
+    if len(calls) == 1:
+        return launch, calls[0]
+    return _together, (launch, calls, plan.settings.threads if step.nanoseconds >= SHARED else 1)
+
+
+def _word(dtype: np.dtype[Any], number: Any) -> int:
+    return bits_of(dtype.type(number))
 
 
 def _together(launch: Any, calls: list[tuple[Any, ...]], threads: int) -> None:
     team.run_together([(launch, each) for each in calls], threads)
 
 
+def _launch(brief: bool) -> Launch:
+    if not _launchers:
+        general, briefly = launchers()
+        _launchers.update({False: general, True: briefly})
+    return _launchers[brief]
+
+
 def _caller(device: Device, inline: bool) -> tuple[Any, dict[str, bool]]:
     """How a function is enqueued on the device, and the option that runs it inline.  Errors: `BackendError`."""
     driver: Any = device.context.driver
-    ability = _abilities.get(driver.generation) or _examine(device)
-    return driver.call, {"short": True} if inline and ability[1] else {}
+    short = _abilities.get(driver.generation)
+    if short is None:
+        short = _examine(device)
+    return driver.call, {"short": True} if inline and short else {}
 
 
-def _examine(device: Device) -> tuple[bool, bool]:
-    """Whether the device can run native code, and knows short calls.  Errors: `BackendError` that says what to do."""
+def _examine(device: Device) -> bool:
+    """Whether the device knows short calls.  Errors: `BackendError` for one that cannot run native code: what to do."""
     driver: Any = device.context.driver
     if device._host_calls is None:
         raise BackendError(
@@ -242,16 +297,14 @@ def _examine(device: Device) -> tuple[bool, bool]:
             f"{device.label!r} cannot run compiled functions: its addresses are no addresses of this process; "
             "copy the arrays to a host device with to_device()"
         )
-    if not _launchers:
-        general, brief = launchers()
-        _launchers.update({False: general, True: brief})
     if len(_abilities) > 256:  # of devices long closed
         _abilities.clear()
-    found = _abilities[driver.generation] = (True, "short" in inspect.signature(driver.call).parameters)
+    found = _abilities[driver.generation] = "short" in inspect.signature(driver.call).parameters
+    device.prompt = driver if isinstance(driver, SupportsPromptCall) else None
     return found
 
 
-def _multiply(device: Device, inputs: Sequence[Any], step: Any, places: dict[int, int]) -> None:
+def _multiply(device: Device, step: MatmulStep, places: dict[int, int], inputs: Sequence[Any]) -> None:
     left, right = (_view(device, view, shape, step.dtype, places) for view, shape in step.operands)
     with np.errstate(all="ignore"):  # infinities and NaN are results like any other
         np.matmul(left, right, out=_view(device, step.result[0], step.result[1], step.dtype, places))

@@ -15,10 +15,10 @@ import numpy as np
 
 from lifetimes.compiler import settings, target
 from lifetimes.compiler.captures import Captures, frozen
-from lifetimes.compiler.execute import execute, write
+from lifetimes.compiler.execute import Runner
 from lifetimes.compiler.flights import Flights
 from lifetimes.compiler.passes.views import contiguous
-from lifetimes.compiler.plan import KernelStep, Plan, make_plan
+from lifetimes.compiler.plan import KernelStep, make_plan
 from lifetimes.compiler.reflect import Graph, JitStatistics
 from lifetimes.compiler.settings import Settings
 from lifetimes.compiler.spec import Spec
@@ -41,7 +41,7 @@ NUMBERS: Final = (float, int, bool)
 class Entry:
     """What is compiled for one layout.  ``captured`` says of each captured array which of the captures it is, or is it."""
 
-    plan: Plan
+    runner: Runner
     output: Tree
     captured: tuple[tuple[int, Any], ...]
 
@@ -102,7 +102,7 @@ class Jitted:
             for value in args:
                 kind = value.__class__
                 if kind is Array:
-                    key.append((value.dtype, value.shape, value.strides))
+                    key.append(value._layout or value.layout)
                     if device is not value._device:
                         if device is not None:
                             raise _two_devices(device, value._device)
@@ -121,7 +121,7 @@ class Jitted:
                 if slot is not None and slot.value and device is not None:
                     entry = slot.value[0]
                     inputs = [*args, *entry.inputs(captured, device)] if entry.captured else args
-                    results = execute(entry.plan, device, inputs)
+                    results = entry.runner.run(device, inputs)
                     return results[0] if entry.output is LEAF else entry.output.unflatten(results)
         return self._call(args, kwargs)
 
@@ -135,11 +135,14 @@ class Jitted:
         if traces.get():
             raise TraceError("into() writes to an array, which cannot be traced: call the function and use its result")
         entry, device, inputs = self._looked_up(args, kwargs)
-        write(entry.plan, device, inputs, *flatten(out), entry.output)
+        outs, given = flatten(out)
+        if given != entry.output:
+            raise ValueError("out is packed in another way than the function packs its results")
+        entry.runner.write(device, inputs, outs)
 
     def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         entry, device, inputs = self._looked_up(args, kwargs)
-        return entry.output.unflatten(execute(entry.plan, device, inputs))
+        return entry.output.unflatten(entry.runner.run(device, inputs))
 
     def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, list[Any]]:
         """What is compiled for these arguments, now if need be; their device; and the inputs of the plan."""
@@ -186,7 +189,7 @@ class Jitted:
     def stats(self) -> JitStatistics:
         """What has been compiled so far, and how long that took.  Never compiles."""
         entries = [entry for _, entry in self._entries.finished()]
-        kernels = {step.kernel for entry in entries for step in entry.plan.steps if isinstance(step, KernelStep)}
+        kernels = {step.kernel for entry in entries for step in entry.runner.plan.steps if isinstance(step, KernelStep)}
         nbytes = sum(kernel.code.nbytes for kernel in kernels)
         times = list(self._times)
         seconds = (sum(traced for traced, _ in times), sum(after for _, after in times))
@@ -232,7 +235,7 @@ class _Call:
         if not value.dtype.isnative:
             raise TraceError(f"{value!r} has the byte order of another machine: make an array of its native copy")
         self.device = _same_device(self.device, value)
-        return (value.dtype, value.shape, value.strides)
+        return value.layout
 
     def entry(self) -> Entry:
         """Trace and compile."""
@@ -241,7 +244,7 @@ class _Call:
         after = perf_counter()
         plan = make_plan(traced.function, self.strides(traced), self.settings)
         self.jitted._times.append((after - begin, perf_counter() - after))
-        return Entry(plan, traced.output, tuple([self._source(value) for value in traced.captured]))
+        return Entry(Runner(plan), traced.output, tuple([self._source(value) for value in traced.captured]))
 
     def traced(self) -> Traced:
         """The graph of the function for these arguments."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -84,13 +84,6 @@ class Plan:
     temporary: tuple[tuple[int, int], ...]
     results: tuple[tuple[int, Shape, np.dtype[Any]], ...]
     settings: Settings
-    # For a plan of one short kernel without numbers, and only for that: its buffers (inputs by number, results from -1
-    # down) and how it uses them; and what it is launched with.
-    sources: tuple[int, ...] = ()
-    modes: tuple[Mode, ...] = ()
-    head: tuple[Any, ...] = ()
-    pointers: tuple[tuple[int, int], ...] = ()
-    brief: bool = False
 
 
 def lowered(
@@ -135,24 +128,7 @@ def make_plan(
         if buffer.param is None and buffer.out is None and at in used
     ]
     results = [(buffer, out.shape, out.dtype) for buffer, out in zip(fused.outs, function.outs, strict=True)]
-    plan = Plan(function, fused, steps, tuple(temporary), tuple(results), settings)
-    return _plain(plan, steps[0]) if len(steps) == 1 and isinstance(steps[0], KernelStep) else plan
-
-
-def _plain(plan: Plan, step: KernelStep) -> Plan:
-    launch = step.launches[0]
-    if len(step.launches) > 1 or launch.numbers or plan.temporary or step.nanoseconds >= SHARED:
-        return plan
-    buffers = plan.fused.buffers
-    sources = [-1 - out if (out := buffers[number].out) is not None else number for number, _ in step.buffers]
-    return replace(
-        plan,
-        sources=tuple(sources),
-        modes=tuple([mode for _, mode in step.buffers]),
-        head=(step.kernel.address, launch.address, launch.words, 0, launch.hi),
-        pointers=launch.pointers,
-        brief=step.nanoseconds < BRIEF,
-    )
+    return Plan(function, fused, steps, tuple(temporary), tuple(results), settings)
 
 
 def _kernel(buffers: list[Buffer], bounds: tuple[Bound, ...], settings: Settings, cache: KernelCache) -> KernelStep:

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lifetimes.errors import ClosedError, OwnershipError
+from lifetimes.errors import OwnershipError
 from lifetimes.lifetime import Lifetime
+from lifetimes.manager.letting_go import let_go
 from lifetimes.resources.layout import (
+    Layout,
     check_shape,
     contiguous_strides,
     is_integer,
+    layout_of,
     offset_in,
     picture_of,
     reshaped,
@@ -43,9 +46,11 @@ class Array(Lifetime[int]):
            [5., 4., 3.]])
     """
 
-    __slots__ = ("_device", "base", "dtype", "offset", "shape", "strides")
+    __slots__ = ("_device", "_layout", "base", "dtype", "offset", "shape", "strides")
 
     _device: Device
+    _layout: Layout | None
+    """Its `layout`, once that has been asked for."""
     dtype: np.dtype[Any]
     shape: Shape
     strides: Shape
@@ -66,6 +71,7 @@ class Array(Lifetime[int]):
         label: str | None = None,
     ) -> None:
         self._device = device
+        self._layout = None
         self.dtype = dtype
         self.shape = shape
         self.strides = contiguous_strides(shape, dtype.itemsize)
@@ -74,10 +80,11 @@ class Array(Lifetime[int]):
         nbytes = size_of(shape) * dtype.itemsize
         manager = device.manager
         # The cell first, then the entry under its number: an interrupt in between leaves nothing behind.
-        added: list[int] = []
-        super().__init__(0, _release, manager, added, kind="array", nbytes=nbytes, label=label, parents=(device,))
-        self._value = key = self._cell.key
-        added.append(key)
+        super().__init__(0, kind="array", nbytes=nbytes, label=label, parents=(device,))
+        cell = self._cell
+        self._value = key = cell.key
+        cell.args = (manager, key)
+        cell.finalizer = let_go
         try:
             manager.add(nbytes if content is None else content, copy=copy, label=label, key=key)
         except BaseException:
@@ -95,6 +102,14 @@ class Array(Lifetime[int]):
     def device(self) -> Device:
         """The device it belongs to."""
         return self._device
+
+    @property
+    def layout(self) -> Layout:
+        """Its dtype, shape and strides as one object, the same for all arrays of one layout."""
+        layout = self._layout
+        if layout is None:
+            self._layout = layout = layout_of(self.dtype, self.shape, self.strides)
+        return layout
 
     @property
     def ndim(self) -> int:
@@ -184,6 +199,7 @@ class Array(Lifetime[int]):
         value = self.value  # refuses when closed
         view = Array.__new__(Array)
         view._device = self._device
+        view._layout = None
         view.base = base
         view.dtype = self.dtype
         view.shape = picture.shape
@@ -263,11 +279,3 @@ def check_arrays(arrays: Any, device: Device) -> None:
             raise TypeError(f"an array of this device is wanted, not {type(array).__name__} (see Device.asarray)")
         if array.device is not device:
             raise OwnershipError(f"{array!r} belongs to {array.device!r}, not to {device!r}; copy it with to_device()")
-
-
-def _release(manager: Manager, added: list[int]) -> None:
-    for key in added:
-        try:
-            manager.release(key)
-        except (ClosedError, OwnershipError):  # it was never added, or went with its manager
-            pass

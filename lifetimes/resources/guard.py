@@ -24,7 +24,7 @@ __all__ = ["GuardedDriver"]
 
 _FACTS: Final = ("max_allocation", "name", "out_of_memory_codes", "target")
 _CALLS: Final = (
-    "allocate", "call", "compile", "copy", "copy_in", "copy_out", "create_stream", "function", "launch", "load",
+    "allocate", "call", "call_now", "compile", "copy", "copy_in", "copy_out", "create_stream", "function", "launch", "load",
     "memory_info", "view",
 )  # fmt: skip
 _CREATE: Final = {

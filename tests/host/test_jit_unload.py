@@ -61,7 +61,7 @@ def test_the_memory_of_code_goes_back_to_the_system(device: lifetimes.Device) ->
     x = device.asarray(np.ones(4))
     function = lifetimes.jit(lambda x: x * 5)
     function(x)
-    address = next(entry for _, entry in function._entries.finished()).plan.steps[0].kernel.address  # type: ignore[union-attr]
+    address = next(entry for _, entry in function._entries.finished()).runner.plan.steps[0].kernel.address  # type: ignore[union-attr]
     assert mapped(address)
     del function
     gc.collect()
