@@ -33,7 +33,7 @@ def bench_one_finalizer(compare: Compare) -> None:
         for _ in rounds:
             Lifetime(HANDLE, release, HANDLE)
 
-    compare(lifetime, weakref_finalize, bar=1.5)
+    compare(lifetime, weakref_finalize, bar=1.2)
 
 
 def bench_kind_and_nbytes(compare: Compare) -> None:
@@ -47,14 +47,14 @@ def bench_kind_and_nbytes(compare: Compare) -> None:
 
 
 def bench_one_parent(compare: Compare) -> None:
-    """Lifetime, one finalizer, one parent"""
+    """Lifetime, one finalizer, kind, nbytes, one parent"""
     parents = (Lifetime(HANDLE),)
 
     def lifetime(rounds: Iterator[None]) -> None:
         for _ in rounds:
-            Lifetime(HANDLE, release, HANDLE, parents=parents)
+            Lifetime(HANDLE, release, HANDLE, kind="buffer", nbytes=64, parents=parents)
 
-    compare(lifetime, weakref_finalize)
+    compare(lifetime, weakref_finalize, bar=1.6)
 
 
 def bench_no_finalizer(compare: Compare) -> None:
@@ -64,4 +64,4 @@ def bench_no_finalizer(compare: Compare) -> None:
         for _ in rounds:
             Lifetime(HANDLE)
 
-    compare(lifetime, weakref_finalize)
+    compare(lifetime, weakref_finalize, bar=1.0)
