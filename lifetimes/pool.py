@@ -7,7 +7,7 @@ from _thread import get_ident
 from collections import deque
 from dataclasses import dataclass
 from itertools import starmap
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lifetimes.cell import next_key
 from lifetimes.failures import warn
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from lifetimes.timeline import Ticket, Timeline
 
 __all__ = ["NULL_BLOCK", "Block", "Pool", "PoolStatistics"]
+
+
+REMEMBERED: Final = 1024
+"""For so many sizes the class is looked up instead of computed."""
 
 
 class Block:
@@ -78,8 +82,10 @@ class Pool:
         self.driver = driver
         self.max_bytes = max_bytes
         self.max_age = max_age
-        # Invariant: no empty deques; every block in the deque of its capacity, oldest first.
+        # Invariant: every block in the deque of its capacity, oldest first.  An empty deque stays: there are few classes, and
+        # making it anew would be a good part of the time of a `give`.
         self._classes: dict[int, deque[Block]] = {}
+        self._capacities: dict[int, int] = {}  # sizes that were asked for -> their class; the first thousand
         self.held_bytes = 0
         self.held_blocks = 0
         self.peak_bytes = 0
@@ -91,10 +97,15 @@ class Pool:
 
         Errors: `ValueError` and `TypeError` for a bad size, `OutOfMemory`; no statistic changes then.
         """
-        size = check_nbytes(nbytes, self.driver.max_allocation)
-        if not size:
-            return NULL_BLOCK
-        capacity = round_up(size, self.driver.max_allocation)
+        capacity = self._capacities.get(nbytes) if type(nbytes) is int else None
+        if capacity is None:
+            largest = self.driver.max_allocation
+            size = check_nbytes(nbytes, largest)
+            if not size:
+                return NULL_BLOCK
+            capacity = round_up(size, largest)
+            if len(self._capacities) < REMEMBERED:
+                self._capacities[size] = capacity
         block = self.find(capacity, stream)
         if block is not None:
             return block
@@ -142,7 +153,9 @@ class Pool:
             raise refuse_reentry("the pool")
         with lock:
             block = self.reuse(capacity, stream)
-            blocks = list(self._classes.get(capacity, ())) if block is None else []
+            if block is not None:
+                return block
+            blocks = list(self._classes.get(capacity, ()))
         if blocks:
             _ask(blocks)
             with lock:
@@ -154,7 +167,7 @@ class Pool:
     def reuse(self, capacity: int, stream: Timeline) -> Block | None:
         """`find` as far as is known already: under the lock, no driver call."""
         blocks = self._classes.get(capacity)
-        if blocks is None:
+        if not blocks:
             return None
         at = 0
         for block in blocks:
@@ -171,8 +184,6 @@ class Pool:
         self.held_bytes -= capacity
         self.held_blocks -= 1
         self.hits += 1
-        if not blocks:
-            del self._classes[capacity]
         return block
 
     def hold(self, block: Block, tickets: Sequence[Ticket]) -> None:
@@ -197,7 +208,7 @@ class Pool:
         out: list[Block] = []
         if self.max_age is not None:
             oldest = time.monotonic() - self.max_age
-            if any(blocks[0].given < oldest for blocks in self._classes.values()):
+            if any(blocks[0].given < oldest for blocks in self._classes.values() if blocks):
                 out += self.take_out(None, lambda block: block.given < oldest)
         if self.max_bytes is not None and self.held_bytes > self.max_bytes:
             out += self.take_out(self.held_bytes - self.max_bytes)
@@ -224,10 +235,7 @@ class Pool:
                     out.append(block)
                 else:
                     left.append(block)
-            if left:
-                self._classes[capacity] = left
-            else:
-                del self._classes[capacity]
+            self._classes[capacity] = left
         self.recount()
         return out
 
@@ -247,10 +255,7 @@ class Pool:
         for capacity, blocks in list(self._classes.items()):
             left = deque(block for block in blocks if block.key in keys and block.key not in seen)
             seen.update(block.key for block in left)
-            if left:
-                self._classes[capacity] = left
-            else:
-                del self._classes[capacity]
+            self._classes[capacity] = left
         self.recount()
 
     def recount(self) -> None:
@@ -274,7 +279,6 @@ class Pool:
         """Recount what is held."""
         with lock:
             held = [(capacity, block) for capacity, blocks in self._classes.items() for block in blocks]
-            assert all(self._classes.values()), "no class is empty"
             assert all(block.capacity == capacity for capacity, block in held), "a block lies in its own class"
             assert len({block.key for _, block in held}) == len(held), "a block is held once"
             assert sum(capacity for capacity, _ in held) == self.held_bytes, f"held_bytes is off: {self!r}"

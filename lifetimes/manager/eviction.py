@@ -20,7 +20,7 @@ from lifetimes.manager import moves
 
 if TYPE_CHECKING:
     from lifetimes.manager.core import Manager
-    from lifetimes.timeline import Ticket
+    from lifetimes.timeline import Ticket, Timeline
 
 __all__ = ["TRIES", "Evictor"]
 
@@ -211,8 +211,12 @@ class Evictor:
         assert buffer is not None, "taken just now, or there already"
         called = enqueued = False
         try:
-            for ticket in (*entry.writes(), *entry.host_tickets()):
-                transfer.wait_for(*ticket)
+            latest: dict[Timeline, int] = {}  # on one stream the last work is behind all others
+            for timeline, sequence in (*entry.writes(), *entry.host_tickets()):
+                if sequence > latest.get(timeline, 0):
+                    latest[timeline] = sequence
+            for timeline, sequence in latest.items():
+                transfer.wait_for(timeline, sequence)
             transfer.fence()  # the failure of this copy is told apart from the one before
             called = True
             manager.driver.copy_out(buffer, block.address, transfer.handle)
