@@ -17,6 +17,8 @@ AREAS: dict[str, dict[str, Any]] = tomllib.loads(TOML.read_text())
 COUNTS = {"memory": 18, "lifetimes": 25, "tables": 5, "leaks": 5, "jit": 21}
 """How many scenarios each area began with: none may fall out of the file."""
 STATES = ("tests", "not_applicable", "owed")
+CITING = ("jit",)
+"""Areas whose tests name their scenario in the docstring, so that an entry cannot point at the test beside the right one."""
 
 
 def scenarios(area: dict[str, Any]) -> dict[str, dict[str, Any]]:
@@ -99,7 +101,32 @@ def test_no_scenario_fell_out_or_stands_twice() -> None:
     assert len(set(names)) == len(names)
 
 
+def uncited(area: dict[str, Any], root: Path) -> list[str]:
+    """The tests of an area that do not say which scenario they show."""
+    found = []
+    for name, entry in scenarios(area).items():
+        for node in entry.get("tests", ()):
+            file, test = node.split("::")
+            known = {item.name: item for item in parsed(root / file).body if isinstance(item, ast.FunctionDef)}
+            words = ast.get_docstring(known[test]) or ""
+            if name not in words and entry["source"] not in words:
+                found.append(node)
+    return found
+
+
+@pytest.mark.parametrize("area", CITING)
+def test_the_tests_of_a_scenario_name_it(area: str) -> None:
+    assert uncited(AREAS[area], ROOT) == []
+
+
 # The check is checked.
+
+
+def test_a_test_that_shows_another_scenario_is_found(tree: Path) -> None:
+    (tree / "tests" / "test_b.py").write_text('def test_one():\n    """BUG-1."""\ndef test_two():\n    """Not it."""\n')
+    area = {"complete": False, "BUG-1": entry(tests=["tests/test_b.py::test_one", "tests/test_b.py::test_two"])}
+    assert uncited(area, tree) == ["tests/test_b.py::test_two"]
+
 
 SUITE = "class Suite:\n    def test_inherited(self): ...\n"
 TESTS = """

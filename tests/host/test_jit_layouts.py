@@ -16,7 +16,7 @@ from lifetimes.compiler import settings, target
 from lifetimes.compiler.emit.llvm import MOST_COPIES
 from lifetimes.compiler.plan import make_plan
 from lifetimes.compiler.trace import trace
-from tests.jitting import as_numpy_does, check
+from tests.jitting import as_numpy_does, check, placed
 
 RANDOM = np.random.default_rng(3)
 
@@ -64,6 +64,10 @@ def test_any_strides_give_what_a_copy_gives(device: lifetimes.Device, view: Any)
             device, lambda xp, x, axis=axis: (xp.sum(x, axis=axis), xp.sum(x * 2, axis=axis, keepdims=True)), array
         )
         as_numpy_does(device, lambda xp, x, axis=axis: xp.cumulative_sum(x, axis=axis), array)
+        wanted = np.sum(array, axis=axis)
+        out = device.asarray(np.full(wanted.shape, 7.0)[..., None].repeat(2, -1))[..., ::-1][..., 0]
+        lifetimes.jit(lambda x, axis=axis: np.sum(x, axis=axis)).into(out, placed(device, array))
+        np.testing.assert_allclose(out.numpy(), wanted, rtol=1e-13, atol=1e-13)
         if array.shape[axis]:
             as_numpy_does(device, lambda xp, x, axis=axis: (xp.max(x, axis=axis), xp.argmin(x, axis=axis)), array)
     if array.ndim and array.shape[-1]:

@@ -109,6 +109,22 @@ def test_sums_of_ones_count(device: lifetimes.Device) -> None:
         assert most == 2.0
 
 
+@pytest.mark.parametrize("name", target.names())
+def test_sums_of_ones_count_along_each_axis(device: lifetimes.Device, name: str) -> None:
+    """BUG-104 (AccelerateHS/accelerate#123): rows and columns of every length, and the last number that was counted."""
+    sums = lifetimes.jit(lambda x: (np.sum(x), np.sum(x, axis=0), np.sum(x, axis=1)))
+    with settings.using(name):
+        for length in [*range(0, 40), *range(40, 1101, 23)]:
+            for shape in ((length, 3), (3, length)):
+                whole, columns, rows = (each.numpy() for each in sums(device.asarray(np.ones(shape, "float32"))))
+                assert whole == 3 * length
+                assert columns.tolist() == [shape[0]] * shape[1]
+                assert rows.tolist() == [shape[1]] * shape[0]
+            if length:
+                counted = lifetimes.jit(lambda x, n=length: np.max(x.__array_namespace__().arange(n) + x))
+                assert int(counted(device.asarray(np.int64(0))).numpy()) == length - 1
+
+
 @pytest.mark.parametrize("threads", [1, 2, 5])
 def test_sums_of_ones_count_on_several_threads(threads: int) -> None:
     """BUG-104 (AccelerateHS/accelerate#123): the same however the work is shared out, along each axis."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import numpy as np
@@ -51,6 +53,25 @@ def test_every_text_is_the_same_however_the_code_came_to_be(device: lifetimes.De
     kernels.clear()
     assert texts() == before
     assert function.ir(x) == before[0]
+
+
+SHOWN = """
+import numpy as np
+import lifetimes
+function = lifetimes.jit(lambda x: np.exp(x) / np.sum(np.exp(x)))
+spec = lifetimes.spec((10,))
+for text in (function.ir(spec), function.lowered(spec), function.source(spec), function.assembly(spec)):
+    print(text)
+"""
+
+
+def test_another_process_shows_the_same() -> None:
+    """BUG-068 (numba/numba#2339)."""
+    function = lifetimes.jit(lambda x: np.exp(x) / np.sum(np.exp(x)))
+    spec = lifetimes.spec((10,))
+    texts = (function.ir(spec), function.lowered(spec), function.source(spec), function.assembly(spec))
+    done = subprocess.run([sys.executable, "-c", SHOWN], capture_output=True, text=True, check=True)
+    assert done.stdout == "".join(f"{text}\n" for text in texts)
 
 
 def test_asking_keeps_no_array_alive(device: lifetimes.Device) -> None:

@@ -27,18 +27,19 @@ def device() -> Iterator[lifetimes.Device]:
         yield opened
 
 
-@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("threads", [1, 8])
 def test_one_function_called_from_many_threads(device: lifetimes.Device, threads: int) -> None:
-    """BUG-037 (pydata/numexpr#569): 16 threads, sizes and numbers of their own, one function."""
+    """BUG-037 (pydata/numexpr#569): 16 threads with a thousand calls each, sizes and numbers of their own, one function."""
     function = lifetimes.jit(lambda x, a: (x * a + 1, np.sum(x * a)))
     wrong: list[Any] = []
 
     def work(number: int) -> None:
         random = np.random.default_rng(number)
-        for turn in range(40):
-            length = int(random.integers(1, 200)) if turn % 10 else 40_000 + number
-            x = random.normal(size=length)
-            mapped, total = function(device.asarray(x), float(number))
+        lengths = [*random.integers(1, 200, 8), 40_000 + number]
+        given = [(x, device.asarray(x)) for x in (random.normal(size=length) for length in lengths)]
+        for turn in range(1000):
+            x, placed = given[turn % 8 if turn % 50 else 8]
+            mapped, total = function(placed, float(number))
             if not np.array_equal(mapped.numpy(), x * number + 1):
                 wrong.append((number, turn, "mapped"))
             if abs(float(total.numpy()) - (x * number).sum()) > 1e-9 * (1 + np.abs(x).sum() * number):
