@@ -5,11 +5,15 @@ from __future__ import annotations
 import os
 from importlib.resources import files
 from pathlib import Path
+from typing import Final
 
 from lifetimes.leaks.document import as_json
 from lifetimes.leaks.reports import Report
 
 __all__ = ["as_html", "save_html"]
+
+SCRIPTS: Final = ("words", "things", "tiles", "chart", "table", "keys")
+"""Parts of one script, in this order."""
 
 
 def as_html(report: Report) -> str:
@@ -21,7 +25,8 @@ def as_html(report: Report) -> str:
     (True, False)
     """
     folder = files(__package__) / "page_files"
-    page, style, script = ((folder / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css", "js"))
+    page, style = ((folder / f"page.{kind}").read_text(encoding="utf-8") for kind in ("html", "css"))
+    script = "\n".join((folder / f"{name}.js").read_text(encoding="utf-8") for name in SCRIPTS)
     # In a script element nothing is special but "<": "</script>" would end it.
     document = as_json(report).replace("<", "\\u003c")
     for place, content in (("/*STYLE*/", style), ("/*SCRIPT*/", script), ("/*DOCUMENT*/", document)):

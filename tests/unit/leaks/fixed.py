@@ -7,7 +7,7 @@ from lifetimes.leaks.reasons import Reason
 from lifetimes.leaks.recording import Recording, Site
 from lifetimes.leaks.snapshots import of_rows
 
-__all__ = ["ROWS", "fixed_report"]
+__all__ = ["ROWS", "fixed_report", "large_report"]
 
 STEP = ("/src/train.py:12 in step", "/src/train.py:30 in epoch", "/src/train.py:44 in <module>")
 LOAD = ("/src/data.py:7 in load <&>", "/src/train.py:40 in <module>")
@@ -64,3 +64,17 @@ def fixed_report() -> Report:
         collected=of_rows([row(10, "array", 800, "in a cycle", STEP)], taken=1_700_000_003.0, process="1-1"),
         created=1_700_000_003.0,
     )
+
+
+def large_report() -> Report:
+    """The same with a history of more than a hundred thousand events."""
+    report = fixed_report()
+    recording = report.recording
+    assert recording is not None
+    sites = recording.sites[:5]
+    held: list[int] = []
+    for number in range(50_000):
+        site = sites[number * 7 % 5]._replace(label=f"chunk {number % 300}")
+        held.append(recording.make(3 + number * 2e-4, 100 + 2 * number, site))
+        recording.release(3 + number * 2e-4 + 1e-4, held.pop(number * 13 % len(held)))
+    return report
