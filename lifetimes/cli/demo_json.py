@@ -28,6 +28,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "limit_bytes": cut.limit,
         "within_limit": outcome.within_limit,
         "passes": outcome.passes,
+        "lookup_share": outcome.lookup_share,
         "statistics": None if statistics is None else asdict(statistics),
         "eigenvalues": [] if results is None else [number(value) for value in results.eigenvalues],
         "settled_to": [] if results is None else [number(residual) for residual in results.residuals],

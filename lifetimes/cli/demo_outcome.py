@@ -40,6 +40,12 @@ class Outcome:
         return self.statistics is not None and self.statistics.peak_bytes <= self.plan.limit
 
     @property
+    def lookup_share(self) -> float:
+        """Which part of the work's time went into finding arrays in the table, by the look-ups that were timed."""
+        done, seconds = self.statistics, self.seconds.get("work", 0.0)
+        return done.lookup_ns * 1e-9 * (done.hits + done.misses) / seconds if done is not None and seconds else 0.0
+
+    @property
     def good(self) -> bool:
         """Whether all came right: the numbers, the limit, one leak found, and nothing left."""
         numbers = bool(self.errors) and all(error.good for error in self.errors)

@@ -51,6 +51,7 @@ def work_table(outcome: Outcome) -> Table:
     row("copy-backs", f"{done.copybacks:,} ({format_bytes(done.copyback_bytes)}: what had been changed)")
     row("uploads", f"{done.uploads:,} ({format_bytes(done.upload_bytes)})")
     row("uses", f"{done.hits:,} found their array on the device, {done.misses:,} did not")
+    row("look-ups", f"{done.lookup_ns:.0f} ns each, {outcome.lookup_share:.2%} of the time")
     peak = f"{format_bytes(done.peak_bytes)} of {format_bytes(cut.limit)}, "
     share = f"{done.peak_bytes / cut.limit:.1%}: "
     row("peak on device", Text.assemble(peak, share, ("never above the limit", "green") if outcome.within_limit

@@ -180,6 +180,8 @@ class UseMany:
         stream = self._stream
         get, touch, pinned, counters, count = manager.get, manager.touch, manager.pinned, manager.counters, told.count
         addresses = []
+        if not counters.hits & _SAMPLE and self._pairs:
+            timed_get(manager, self._pairs[0][0])
         for key, mode in self._pairs:
             entry = get(key)
             if entry is None or entry.owner or entry.checked != count:

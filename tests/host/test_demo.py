@@ -70,6 +70,8 @@ def test_the_work_is_done_under_the_limit(capsys: pytest.CaptureFixture[str]) ->
     assert done["copyback_bytes"] > 2.9 * found["data"]["bytes"]
     assert done["evictions"] > found["data"]["chunks"] * sum(passes.values())
     assert done["pinned"] == 0
+    assert done["lookups"] > done["hits"] / 200
+    assert found["lookup_share"] > 0
     assert {row["what"] for row in found["errors"]} >= {"mean", "standard deviation", "Gram matrix", "eigenvalues"}
     assert all(row["good"] and row["tolerance"] is not None for row in found["errors"])
 
@@ -138,7 +140,7 @@ def test_the_summary_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert said.err == ""
     assert all(len(line) <= 80 for line in said.out.splitlines())
-    for word in ("table judy", "policy lru", "4 times the limit", "evictions", "copy-backs", "uploads", "never above the limit",
+    for word in ("table judy", "policy lru", "4 times the limit", "evictions", "copy-backs", "uploads", "look-ups", "% of the time", "never above the limit",
                  "found their array on the device", "against NumPy", "a leak, found", "in preview, line",
                  "device.empty(head.shape", "lifetimes.live() is empty"):  # fmt: skip
         assert word in said.out, word

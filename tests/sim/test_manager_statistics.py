@@ -43,13 +43,21 @@ def test_every_number_is_what_it_says() -> None:
     scene.close()
 
 
-def test_one_look_up_in_sixty_four_is_timed() -> None:
+@pytest.mark.parametrize("together", [False, True])
+def test_one_look_up_in_sixty_four_is_timed(together: bool) -> None:
     scene = Scene()
-    key = scene.add(1)
-    scene.touch(*[key] * 640)
+    keys = scene.adds(3)
+    scene.touch(*keys)
+    for _ in range(640):
+        if together:
+            with scene.manager.use_many([(key, "r") for key in keys]):
+                pass
+        else:
+            scene.touch(*keys)
     statistics = scene.manager.statistics()
-    assert 9 <= statistics.lookups <= 12
-    assert 10 < statistics.lookup_ns < 1e6
+    uses = 640 if together else 3 * 640
+    assert uses / 64 <= statistics.lookups <= uses / 64 + 4
+    assert statistics.lookup_ns > 10
     scene.close()
 
 
