@@ -236,6 +236,6 @@ function newChart() {
   const pick = byId("chart-by");
   for (const name of ["kind", "line", "stack", "device", "scope", "label", "thread"]) pick.append(make("option", name));
   pick.addEventListener("change", () => regroup(pick.value));
-  new ResizeObserver(draw).observe(canvas);
+  new ResizeObserver(() => point(cursor)).observe(canvas);
   return { draw, regroup, zoom, all, toPeak, middle, pick, clear: () => { chosen = null; draw(); } };
 }

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -78,84 +82,63 @@ def test_names_are_bound_to_something_else_and_back(monkeypatch: pytest.MonkeyPa
     assert [module.Buffer for module in (package, part, other)] == [Buffer] * 3
 
 
-class Hook:
-    """`cupy.cuda.MemoryHook`, as far as it is used: hooks of one thread."""
-
-    active = threading.local()
-
-    def __enter__(self) -> Hook:
-        self.hooks().append(self)
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.hooks().remove(self)
-
-    @classmethod
-    def hooks(cls) -> list[Any]:
-        if not hasattr(cls.active, "hooks"):
-            cls.active.hooks = []
-        found: list[Any] = cls.active.hooks
-        return found
-
-
-class Memory:
-    """Device memory of the stub."""
-
-    addresses = 0x1000
-
-    def __init__(self, size: int, device: int = 0) -> None:
-        Memory.addresses += 0x1000
-        self.about = {
-            "device_id": device,
-            "mem_size": (size + 511) // 512 * 512,
-            "mem_ptr": Memory.addresses,
-            "pmem_id": id(self),
-        }
-        for hook in Hook.hooks():
-            hook.malloc_postprocess(size=size, **self.about)
-
-    def free(self) -> None:
-        for hook in Hook.hooks():
-            hook.free_postprocess(**self.about)
+STUBS = Path(__file__).with_name("stubs")
 
 
 @pytest.fixture
-def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    module, cuda = ModuleType("cupy"), ModuleType("cupy.cuda")
-    module.__file__ = "/somewhere/cupy/__init__.py"
-    cuda.MemoryHook = Hook  # type: ignore[attr-defined]
-    module.cuda = cuda  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "cupy", module)
-    monkeypatch.setitem(sys.modules, "cupy.cuda", cuda)
+def cupy(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """The stub, under CuPy's name."""
+    there = {name: module for name, module in sys.modules.items() if name == "cupy" or name.startswith("cupy.")}
+    for name in there:
+        del sys.modules[name]
+    monkeypatch.syspath_prepend(STUBS)
+    module: Any = importlib.import_module("cupy")
     yield module
-    assert Hook.hooks() == []
+    assert module.cuda.hooks() == {}
+    for name in ("cupy", "cupy.cuda"):
+        sys.modules.pop(name, None)
+    sys.modules.update(there)
 
 
-def test_cupy_memory_is_named_by_its_line(cupy: ModuleType, lines: None) -> None:
+def line_above() -> str:
+    frame = sys._getframe(1)
+    return f"{__file__}:{frame.f_lineno - 1} in {frame.f_code.co_qualname}"
+
+
+def test_cupy_memory_is_named_by_its_line(cupy: Any, lines: None) -> None:
     with tracking("cupy") as (tracker,):
-        x, y = Memory(1000), Memory(5, device=1)
+        x = cupy.zeros(1000)
+        where = line_above()
+        y = cupy.zeros(5, device=1)
         rows = live(kind="cupy.memory")
         assert [(row.nbytes, row.label) for row in rows] == [(1024, "cuda:0"), (512, "cuda:1")]
-        assert all((row.origin is not None and row.origin.startswith(f"{__file__}:")) or True for row in rows)
-        assert rows[0].origin is not None
-        x.free()
+        assert rows[0].origin == where  # not the line in CuPy
+        del x
         tracker.sweep()
         tracker.settle()
         assert [row.label for row in live(kind="cupy.memory")] == ["cuda:1"]
-        y.free()
-    assert Memory(3).about
+        del y
     assert live(kind="cupy.memory") == []
+    z = cupy.zeros(3)
+    assert live(kind="cupy.memory") == []
+    del z
 
 
-def test_cupy_memory_of_other_threads_is_tracked_too(cupy: ModuleType) -> None:
-    made: list[Memory] = []
+def test_memory_that_cupy_could_not_get_is_not_tracked(cupy: Any) -> None:
+    with tracking("cupy"):
+        cupy.cuda.hooks()["lifetimes"].malloc_postprocess(device_id=0, size=8, mem_size=512, mem_ptr=0, pmem_id=1)
+        assert live(kind="cupy.memory") == []
+
+
+def test_cupy_memory_of_other_threads_is_tracked_too(cupy: Any) -> None:
+    made: list[Any] = []
     go, done = threading.Event(), threading.Event()
 
     def work() -> None:
-        made.append(Memory(100))
+        made.append(cupy.zeros(100))
         done.set()
         go.wait()
-        made[0].free()
+        made.clear()
 
     with tracking("cupy"):
         thread = threading.Thread(target=work)
@@ -169,16 +152,51 @@ def test_cupy_memory_of_other_threads_is_tracked_too(cupy: ModuleType) -> None:
     assert threading.getprofile() is None
 
 
+PROGRAM = """
+import cupy
+
+kept = []
+
+def step(number):
+    scratch = cupy.zeros(4096)
+    if number % 2:
+        kept.append(cupy.zeros(2000))
+
+weights = cupy.zeros(100)
+for number in range(6):
+    step(number)
+"""
+
+
+def test_the_leaking_line_of_an_unmodified_cupy_program(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    words = ["leaks", "--track", "cupy", str(script)]
+    done = subprocess.run(
+        [sys.executable, "-m", "lifetimes", *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(STUBS)},
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert done.returncode == 1, done.stderr
+    assert "3 x cupy.memory" in done.stderr
+    assert "made at program.py:9 in step" in done.stderr
+    assert "program.py:7 in step" not in done.stderr
+    assert done.stderr.splitlines()[-1] == "lifetimes leaks: 3 leaked, 6 KiB"
+
+
 def test_a_tracker_that_is_not_there_is_refused() -> None:
     assert set(TRACKERS) == {"pyopencl", "cupy"}
     with pytest.raises(ValueError, match="no tracker 'numpy'"), tracking("numpy"):
         pass
 
 
-def test_trackers_that_began_are_stopped_when_another_cannot(cupy: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_that_began_are_stopped_when_another_cannot(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyopencl", None)
     with pytest.raises(ImportError), tracking("cupy", "pyopencl"):
         pass
-    assert Hook.hooks() == []
+    assert cupy.cuda.hooks() == {}
     assert make("cupy").name == "cupy"
     lifetimes.drain()
