@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
 from lifetimes._typing import HostArray
-from lifetimes.backend import Driver, EventHandle, MemoryInfo, StreamHandle
+from lifetimes.backend import Driver, EventHandle, IsSynchronous, MemoryInfo, StreamHandle
 from lifetimes.errors import BackendError, OutOfMemory
 from lifetimes.sizes import parse_size
 
@@ -77,6 +77,7 @@ class SimpleDriver:
     """
 
     out_of_memory_codes: frozenset[object] = frozenset()
+    synchronous: Literal[True] = True
 
     def __init__(
         self,
@@ -209,3 +210,4 @@ def _predicate(spec: OutOfMemorySpec) -> Callable[[Exception], bool]:
 
 
 _driver: type[Driver] = SimpleDriver
+_synchronous: type[IsSynchronous] = SimpleDriver

@@ -78,6 +78,8 @@ class DeviceMemory:
 
     def purge(self, nbytes: int | None = None) -> int:
         """Give idle held blocks back to the driver, largest first, until ``nbytes`` (None: all) are; how many bytes."""
+        if not self.pool.held_blocks:
+            return 0
         self.pool.settle()
         with lock:
             idle = self.pool.take_out(nbytes)
@@ -148,6 +150,8 @@ class DeviceMemory:
         return (block, offset) if offset < block.capacity else None
 
     def _from_driver(self, capacity: int, stream: Timeline) -> Block | None:
+        if self.reserved + capacity > self.limit:
+            return None
         token = next_key()
         address: list[int] = []
         stale: Block | None = None

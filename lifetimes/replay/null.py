@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Literal
 
 from lifetimes._typing import HostArray
-from lifetimes.backend import Backend, DeviceInfo, Driver, EventHandle, MemoryInfo, StreamHandle, Usability
+from lifetimes.backend import (
+    Backend,
+    DeviceInfo,
+    Driver,
+    EventHandle,
+    IsSynchronous,
+    MemoryInfo,
+    StreamHandle,
+    Usability,
+)
 
 __all__ = ["TOTAL", "NullBackend", "NullDriver", "backend"]
 
@@ -24,6 +33,7 @@ class NullDriver:
     """
 
     name = "null"
+    synchronous: Literal[True] = True
     out_of_memory_codes: frozenset[object] = frozenset()
     max_allocation = TOTAL
 
@@ -98,3 +108,4 @@ class NullBackend:
 
 backend: Backend = NullBackend()
 _driver: Driver = NullDriver()
+_synchronous: IsSynchronous = NullDriver()

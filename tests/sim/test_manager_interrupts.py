@@ -152,6 +152,7 @@ def read(scene: Scene) -> None:
 
 
 def reclaim(scene: Scene) -> None:
+    scene.manager.evict(scene.clean)  # so that there is something to give back
     scene.manager.reclaim("wait")
 
 
