@@ -1,23 +1,31 @@
-"""What it costs to know where things were made: off, a line, sixteen calls; and how long a snapshot takes."""
+"""What it costs to know where things were made: off, a line, sixteen calls; and how long snapshots and pages take."""
 
 from __future__ import annotations
 
 import inspect
+import shutil
+import subprocess
 import textwrap
 import tracemalloc
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from bench.harness import Compare
 from bench.measure import Loop
 from lifetimes import Lifetime, instrument, reaper, set_stacks, snapshot
-from lifetimes.leaks import History
+from lifetimes.leaks import History, Report, collect
+from lifetimes.leaks.page import as_html
 from lifetimes.origins import Level
 
 HANDLE = 4096
 DEPTH = 16
 """Calls of a stack; the loops below run that deep, so that there are as many."""
 MANY = 1_000_000
+EVENTS = 100_000
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 def release(handle: int) -> None:
@@ -148,3 +156,57 @@ def bench_snapshot(compare: Compare) -> None:
         del kept
     finally:
         set_stacks("off")
+
+
+def report_of_events() -> Report:
+    """What a program has left that made and released things of some kinds, sizes and labels from some lines."""
+    set_stacks("full")
+    try:
+        with History() as history:
+            kept = [
+                Lifetime(number, kind=f"kind {number % 5}", nbytes=number % 97 * 64, label=f"chunk {number % 300}")
+                for number in range(100)
+            ]
+            for number in range(EVENTS // 2):
+                at = number * 31 % len(kept)
+                kept[at] = Lifetime(number, kind=f"kind {at % 5}", nbytes=at % 97 * 64, label=f"chunk {at % 300}")
+        return collect([], history=history)
+    finally:
+        set_stacks("off")
+
+
+def bench_page(compare: Compare) -> None:
+    """a page of 100,000 events, under 3 MB, made"""
+    report = report_of_events()
+    assert report.recording is not None
+    assert len(report.recording.events) >= EVENTS
+
+    def pages(rounds: Iterator[None]) -> None:
+        for _ in rounds:
+            assert len(as_html(report).encode()) < 3_000_000
+
+    compare(pages, limit=2.0)
+
+
+def bench_page_opens(compare: Compare, tmp_path: Path) -> None:
+    """a page of 100,000 events opened by a browser that is started for it"""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if browser is None:
+        pytest.skip("there is no Chromium on the PATH")
+    large, empty = tmp_path / "large.html", tmp_path / "empty.html"
+    large.write_text(as_html(report_of_events()), encoding="utf-8")
+    empty.write_text("<!doctype html><title>empty</title>", encoding="utf-8")
+
+    def show(page: Path) -> None:
+        options = ["--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile"]
+        subprocess.run([browser, *options, "--dump-dom", page.as_uri()], capture_output=True, timeout=60, check=True)
+
+    def opens(rounds: Iterator[None]) -> None:
+        for _ in rounds:
+            show(large)
+
+    def empty_page(rounds: Iterator[None]) -> None:
+        for _ in rounds:
+            show(empty)
+
+    compare(opens, empty_page, limit=2.0)
