@@ -1,4 +1,4 @@
-"""Real memory, real threads, checksums; sizes for CI, the real ones at night (``LIFETIMES_NIGHTLY=1``)."""
+"""Real memory, real threads, checksums; few rounds and small sizes every time, many and large ones with ``-m stress``."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ import lifetimes
 from lifetimes.errors import OutOfMemory
 from lifetimes.manager import Manager
 from lifetimes_host import HostDriver
-from tests.unit.memory.scene import Thread
-
-NIGHTLY = bool(os.environ.get("LIFETIMES_NIGHTLY"))
+from tests.unit.memory.scene import LONG, Thread
 
 
 def resident_bytes() -> int:
@@ -28,8 +26,9 @@ def resident_bytes() -> int:
         pytest.skip("no /proc here")
 
 
+@pytest.mark.parametrize("rounds", [100, pytest.param(2000, marks=LONG)])
 @pytest.mark.parametrize("policy", ["lru", "sieve"])
-def test_eight_threads_with_checksums(policy: str, tmp_path: Path) -> None:
+def test_eight_threads_with_checksums(policy: str, rounds: int, tmp_path: Path) -> None:
     """Each array has one writer at a time; readers on other threads see whole contents only."""
     driver = HostDriver(1 << 24)
     manager = Manager(
@@ -44,7 +43,6 @@ def test_eight_threads_with_checksums(policy: str, tmp_path: Path) -> None:
     sizes = [1000, 4096, 20_000, 65_536]
     keys = [manager.add(np.zeros(sizes[at % 4], np.uint8)) for at in range(64)]
     guards = [threading.Lock() for _ in keys]
-    rounds = 2000 if NIGHTLY else 100
 
     def whole(data: np.ndarray) -> bool:
         return bool((data == data[0]).all())
@@ -136,9 +134,9 @@ def test_limits_reclaims_and_eight_threads() -> None:
     driver.close()
 
 
-def test_many_evictions_and_reloads_leave_nothing_behind() -> None:
+@pytest.mark.parametrize("cycles", [10_000, pytest.param(100_000, marks=LONG)])
+def test_many_evictions_and_reloads_leave_nothing_behind(cycles: int) -> None:
     """Hazard of the ancestors: one more finalizer for each. Memory stays flat, statistics balance to zero."""
-    cycles = 100_000 if NIGHTLY else 3_000
     with lifetimes.open("host", memory_limit="64KiB") as device:
         arrays = [device.asarray(np.full(8192, at, np.uint8)) for at in range(16)]
         manager = device.manager
@@ -175,11 +173,12 @@ def test_many_evictions_and_reloads_leave_nothing_behind() -> None:
         manager.check_invariants()
 
 
-def test_arrays_eight_times_the_device_and_four_times_the_host(tmp_path: Path) -> None:
-    """8 GiB under 1 GiB and 2 GiB at night, a sixty-fourth of each otherwise: the content is intact."""
-    scale = 64 if NIGHTLY else 1
-    total, limit, host_limit = (scale * nbytes for nbytes in (128 << 20, 16 << 20, 32 << 20))
-    nbytes = scale << 20
+@pytest.mark.parametrize(
+    "total", [pytest.param(1 << 30, marks=pytest.mark.slow), pytest.param(8 << 30, marks=LONG)], ids=["1 GiB", "8 GiB"]
+)
+def test_arrays_eight_times_the_device_and_four_times_the_host(total: int, tmp_path: Path) -> None:
+    """The content is intact."""
+    limit, host_limit, nbytes = total // 8, total // 4, total // 128
     driver = HostDriver(limit + (1 << 20))
     manager = Manager(driver, memory_limit=limit, host_limit=host_limit, spill_dir=tmp_path)
     count = total // nbytes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import os
 import sys
 import warnings
 from collections.abc import Callable
@@ -16,10 +15,9 @@ from lifetimes.errors import CleanupWarning
 from lifetimes.manager import Manager
 from lifetimes.testing.disturb import interrupt, run_disturbed
 from lifetimes.testing.sim import SimDriver
+from tests.unit.memory.scene import LONG
 
 SIZE = 1000
-STRIDE = 1 if os.environ.get("LIFETIMES_NIGHTLY") else 13
-"""Every step at night; one in so many otherwise, which are different ones for each call."""
 
 
 def interrupt_the_library() -> None:
@@ -177,11 +175,13 @@ CALLS: list[Callable[[Scene], None]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=LONG)], ids=["one in 13", "all"])
 @pytest.mark.parametrize("call", CALLS, ids=lambda call: call.__name__)
 @pytest.mark.thread_unsafe(reason="sets a trace function")
-def test_ctrl_c_at_any_step_leaves_pins_counts_and_content_right(call: Callable[[Scene], None]) -> None:
+def test_ctrl_c_at_any_step_leaves_pins_counts_and_content_right(call: Callable[[Scene], None], stride: int) -> None:
+    """At one in so many steps, different ones for each call, or at all of them."""
     struck = 0
-    for step in range(CALLS.index(call) % STRIDE, 5000, STRIDE):
+    for step in range(CALLS.index(call) % stride, 5000, stride):
         scene = Scene()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", CleanupWarning)
@@ -195,4 +195,4 @@ def test_ctrl_c_at_any_step_leaves_pins_counts_and_content_right(call: Callable[
             scene.check(f"{call.__name__} at step {step}")
     else:
         raise AssertionError("the call never ends")
-    assert struck > 40 // STRIDE
+    assert struck > 40 // stride

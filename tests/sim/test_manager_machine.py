@@ -1,7 +1,4 @@
-"""Random programs against the manager, under several policies, tables and limits.
-
-CI runs a few hundred short programs; ``LIFETIMES_NIGHTLY=1`` runs more than 100,000 steps.
-"""
+"""Random programs against the manager, under several policies, tables and limits."""
 
 from __future__ import annotations
 
@@ -12,17 +9,10 @@ from typing import Any, ClassVar
 
 import hypothesis
 import pytest
+from hypothesis.stateful import run_state_machine_as_test
 
 from lifetimes.testing.manager_machine import ManagerMachine
-
-NIGHTLY = bool(os.environ.get("LIFETIMES_NIGHTLY"))
-SMALL = hypothesis.settings(
-    max_examples=2000 if NIGHTLY else 60,
-    stateful_step_count=60 if NIGHTLY else 30,
-    deadline=None,
-    suppress_health_check=list(hypothesis.HealthCheck),
-    phases=[phase for phase in hypothesis.Phase if phase is not hypothesis.Phase.explain],  # it traces, and so do we
-)
+from tests.unit.memory.scene import LONG
 
 
 class Plain(ManagerMachine):
@@ -33,6 +23,13 @@ class Waitless(ManagerMachine):
     """Nobody may wait: whatever is in flight stays in flight."""
 
     manual = True
+
+
+class Settled(ManagerMachine):
+    """Nothing stays in flight: after each step the device has what was last written."""
+
+    settled = True
+    options: ClassVar = {"table": "judy", "policy": "sieve"}
 
 
 class Sorted(ManagerMachine):
@@ -56,16 +53,25 @@ class Spilling(ManagerMachine):
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-def case(machine: type[ManagerMachine]) -> Any:
-    machine.TestCase.settings = SMALL
-    return machine.TestCase
+MACHINES = [Plain, Waitless, Settled, Sorted, Spilling]
 
 
-TestPlain = case(Plain)
-TestWaitless = case(Waitless)
-TestSorted = case(Sorted)
-TestSpilling = case(Spilling)
+def run(machine: type[ManagerMachine], examples: int, steps: int) -> None:
+    settings = hypothesis.settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        deadline=None,
+        suppress_health_check=list(hypothesis.HealthCheck),
+        phases=[each for each in hypothesis.Phase if each is not hypothesis.Phase.explain],  # it traces, and so do we
+    )
+    run_state_machine_as_test(machine, settings=settings)
 
-if NIGHTLY:
-    for each in (TestPlain, TestWaitless, TestSorted, TestSpilling):
-        pytest.mark.slow(each)
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_a_random_program_agrees_with_the_model(machine: type[ManagerMachine]) -> None:
+    run(machine, 60, 30)
+
+
+@pytest.mark.parametrize("machine", [pytest.param(machine, marks=LONG) for machine in MACHINES])
+def test_more_than_a_hundred_thousand_steps_agree_with_the_model(machine: type[ManagerMachine]) -> None:
+    run(machine, 2000, 60)

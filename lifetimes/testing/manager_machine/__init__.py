@@ -19,5 +19,6 @@ class ManagerMachine(Trouble):
     """Reads, writes, evictions, prefetches, releases, adoptions, limits, time, faults, interrupts.
 
     The model knows what each array must contain once all work has completed: some bytes, anything (``None``), or nothing
-    any more (`lost`), which its next reading must say.  After each step the books are recounted.
+    any more (`lost`), which its next reading must say.  After each step the books are recounted and the content of every
+    array is looked at: what is on the host and on disk always, what is on the device where ``settled`` says so.
     """

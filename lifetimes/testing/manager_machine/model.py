@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from lifetimes._typing import ByteView, Mode
+from lifetimes.entry import BROKEN, CLEAN, HOST
 from lifetimes.errors import BackendError, BrokenError, CleanupWarning, ClosedError, OutOfMemory
+from lifetimes.host_store.files import read_file
 from lifetimes.manager import Manager
 from lifetimes.testing.disturb import interrupt
 from lifetimes.testing.sim import SimDriver, WouldBlock
@@ -56,6 +58,8 @@ class MachineModel(RuleBasedStateMachine):
     """Bytes of the simulated device."""
     manual: ClassVar[bool] = False
     """Whether a wait for unfinished work is refused instead of letting time pass."""
+    settled: ClassVar[bool] = False
+    """Whether all work completes after each step, so that content on the device can be looked at, too."""
     options: ClassVar[dict[str, Any]] = {}
     """Further options of the manager."""
 
@@ -188,6 +192,32 @@ class MachineModel(RuleBasedStateMachine):
         pinned = {entry.key for entry in self.manager.pinned}
         assert pinned == used, f"pinned are {pinned}, in use {used}"
         assert statistics.pinned_bytes == sum(entry.nbytes for entry in self.manager.pinned)
+
+    @invariant()
+    def content_is_right(self) -> None:
+        """Every array has its last written value, seen without the manager and so without changing anything."""
+        if self.settled:
+            self.compare()
+        for key, expected in self.content.items():
+            if expected is not None and key not in self.lost | self.unsure:
+                found = self.look_at(key)
+                if found is not None:
+                    assert np.array_equal(found, expected), f"array #{key} has {found[:8]}, not {expected[:8]}"
+
+    def look_at(self, key: int) -> ByteView | None:
+        """The content, None where it cannot be told before work in flight has completed."""
+        entry = self.manager.table.get(key)
+        assert entry is not None, f"the manager has lost array #{key}"
+        # A clean array's upload may have failed, and nobody knows yet: what counts is the other copy.
+        if entry.host is not None and (entry.state == HOST or (entry.state == CLEAN and entry.copyback is None)):
+            return entry.host
+        if entry.file is not None:
+            found = np.empty(entry.nbytes, np.uint8)
+            read_file(entry.file, found)
+            return found
+        if self.settled and entry.block is not None and entry.state != BROKEN:
+            return self.driver.view(entry.block.address, entry.nbytes)
+        return None
 
     def teardown(self) -> None:
         """Everything reads right at the end, and everything is given back."""

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from lifetimes._typing import Mode
 from lifetimes.manager import Manager
@@ -14,6 +15,8 @@ from lifetimes.testing.sim import SimDriver
 from lifetimes.timeline import Timeline
 
 SIZE = 1024
+LONG = (pytest.mark.stress, pytest.mark.slow, pytest.mark.timeout(4 * 3600))
+"""The marks of what runs for minutes or hours, and on purpose: ``make test ARGS="-m stress"``."""
 
 
 class Scene:
