@@ -27,8 +27,6 @@ TRACE = Path(__file__).parent / "data" / "cloudphysics-io.csv.gz"
 ENTRIES = 10_000
 USES = 20_000
 LIMIT = 64 << 20
-FOR_REPLAYS = ("belady",)
-"""Policies that nobody runs a program with."""
 
 
 @pytest.mark.parametrize("name", policies.names())
@@ -51,8 +49,8 @@ def bench_touch(compare: Compare, name: str) -> None:
         for _, key in zip(rounds, other, strict=False):
             theirs(key)
 
-    in_c = type(ours).__name__ == "builtin_function_or_method"
-    compare(touch, move_to_end, bar=None if name in FOR_REPLAYS else 1.5 if in_c else 3)
+    for_replays, in_c = name in study_policies.FOR_REPLAYS, study_policies.in_c(ours)
+    compare(touch, move_to_end, bar=None if for_replays else 1.5 if in_c else 3)
 
 
 def bench_recorded_trace(compare: Compare) -> None:

@@ -20,21 +20,15 @@ from lifetimes.replay.simulate import simulate
 from lifetimes.replay.trace import Trace, read_trace
 from lifetimes.sizes import format_bytes
 
-__all__ = ["publish"]
+__all__ = ["FOR_REPLAYS", "in_c", "publish"]
 
 TRACE: Final = Path(__file__).parent / "data" / "cloudphysics-io.csv.gz"
 PAGE: Final = DOCS / "choosing-a-policy.md"
 HALVINGS: Final = range(8, 0, -1)
 ENTRIES: Final = 10_000
 THREADS: Final = 4
-WRITES: Final = {
-    "lru": "moves the key to the end of a list",
-    "clock": "sets a bit (in a set)",
-    "sieve": "sets a bit (in a set)",
-    "s3fifo": "counts, in Python",
-    "gdsf": "is noted, and counted later",
-    "random": "nothing: it looks the key up",
-}
+FOR_REPLAYS: Final = ("belady",)
+"""Policies that nobody runs a program with."""
 
 
 def publish() -> None:
@@ -72,21 +66,32 @@ def misses(trace: Trace) -> tuple[str, dict[str, list[tuple[int, float]]]]:
 def writes() -> str:
     """What a use costs in the policy, and in all."""
     rows = []
-    for name, what in WRITES.items():
+    for name in for_programs():
         touch, use = one_touch(name), one_use(name)
+        what = "one method in C" if in_c(policies.make(name).touch) else "Python"
         rows.append([f"`{name}`", what, nanoseconds(touch), nanoseconds(use), f"{touch / use:.1%}"])
         say(f"the write of {name}")
-    return markdown(["policy", "what a use does", "touch", "`manager.use`, resident", "share"], rows)
+    return markdown(["policy", "the write is", "touch", "`manager.use`, resident", "share"], rows)
 
 
 def threads() -> str:
     """The same uses by one thread and by four, over all threads together."""
     rows = []
-    for name in WRITES:
+    for name in for_programs():
         one, four = (by_threads(name, count) for count in (1, THREADS))
         rows.append([f"`{name}`", nanoseconds(one), nanoseconds(four), f"{four / one:.2f}x"])
         say(f"threads with {name}")
     return markdown(["policy", "a use, one thread", "a use, four threads", "ratio"], rows)
+
+
+def for_programs() -> list[str]:
+    """The policies that programs are run with."""
+    return [name for name in policies.names() if name not in FOR_REPLAYS]
+
+
+def in_c(touch: Callable[[int], object]) -> bool:
+    """Whether a use calls no Python code of the policy."""
+    return type(touch).__name__ == "builtin_function_or_method"
 
 
 def one_touch(name: str) -> float:
@@ -147,7 +152,7 @@ def replays(trace: Trace) -> str:
     entries = limit // (sum(trace.sizes) // len(trace))
     quick = best_pass(partial(through_lru_dict, lru, trace, entries), fewest=3)
     rows.append(["lru-dict (in C; counts entries, not bytes)", nanoseconds(quick / len(trace)), f"{quick / peer:.2f}x"])
-    for name in (name for name in policies.names() if name != "belady"):
+    for name in for_programs():
         seconds = min(play(trace, backend="null", policy=name, limit=limit).seconds for _ in range(3))
         rows.append([f"the manager, `{name}`", nanoseconds(seconds / len(trace)), f"{seconds / peer:.2f}x"])
         say(f"replay with {name}")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from importlib.util import find_spec
 from itertools import starmap
 from typing import TYPE_CHECKING, Any, cast
 
@@ -69,7 +68,7 @@ class Inside:
         self.memory = DeviceMemory(
             driver,
             parse_limit(memory_limit, self.total),
-            address_table or _default_address_table(),
+            address_table or tables.default_ordered(),
             pool_bytes=None if pool_bytes is None else parse_size(pool_bytes, "pool_bytes"),
             pool_age=pool_age,
         )
@@ -241,10 +240,6 @@ class Inside:
         timeline = Timeline(self.driver, slot[0])
         self.own_streams.append(timeline)
         return timeline
-
-
-def _default_address_table() -> str:
-    return "btree" if find_spec("BTrees") is not None else "sorted"
 
 
 def _nothing(key: int) -> None:

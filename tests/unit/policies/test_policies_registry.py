@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lifetimes import policies
 from lifetimes.policies.lru import LRUPolicy
+
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 def test_a_policy_is_said_by_name_path_class_or_object() -> None:
@@ -44,3 +47,12 @@ def test_a_registered_policy_is_made_by_its_name(monkeypatch: pytest.MonkeyPatch
 
 def test_names() -> None:
     assert set(policies.names()) >= {"lru", "clock", "sieve", "s3fifo", "gdsf", "random", "belady"}
+
+
+def test_every_policy_has_its_row_in_the_manual() -> None:
+    page, reference = ((DOCS / name).read_text() for name in ("explanation/choosing-a-policy.md", "reference.md"))
+    for name in policies.names():
+        assert f"\n| `{name}` |" in page.split("<!-- measured")[0], (
+            "say what goes first, what a use does, and what to choose it for"
+        )
+        assert f"`{name}`" in reference

@@ -6,11 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from lifetimes import tables
+from lifetimes.manager import Manager
+from lifetimes.replay.null import NullDriver
 from lifetimes.tables import OrderedTable, Table
 from lifetimes.tables.dict import DictTable
 from lifetimes.tables.intmap import IntMapTable
@@ -18,6 +21,7 @@ from lifetimes.tables.judy import JudyTable
 from lifetimes.tables.sorted import SortedTable
 
 INSTANCE: DictTable[object] = DictTable()
+DOCS = Path(__file__).parents[3] / "docs"
 
 
 class Mine(DictTable[Any]):
@@ -192,3 +196,21 @@ for name in ("dict", "judy"):
     done = subprocess.run([sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "True"]
     assert done.stderr == ""
+
+
+def test_every_table_has_its_row_in_the_manual() -> None:
+    page, reference = ((DOCS / name).read_text() for name in ("explanation/choosing-a-table.md", "reference.md"))
+    for name in tables.names():
+        assert f"\n| `{name}` |" in page.split("<!-- measured")[0], (
+            "say what it is made of, what to choose it for, and what to mind"
+        )
+        assert f"`{name}`" in reference
+
+
+@pytest.mark.parametrize("default", ["sorted", "judy"])
+def test_addresses_stand_in_the_default_ordered_table(default: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "default_ordered", lambda: default)
+    with Manager(NullDriver()) as manager:
+        assert type(manager.memory.addresses) is type(tables.make(default))
+    with Manager(NullDriver(), address_table="intmap") as manager:
+        assert type(manager.memory.addresses) is IntMapTable
