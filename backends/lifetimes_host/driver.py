@@ -233,7 +233,7 @@ class HostDriver:
     def call_now(self, function: Callable[..., object], args: Sequence[object], stream: HostStream) -> bool:
         if self._refusal:
             self._refuse()
-        return lane_of(stream).run_now(function, args)
+        return (stream.lane if stream.__class__ is HostStream else lane_of(stream)).run_now(function, args)
 
     # End.
     def close(self) -> None:

@@ -89,7 +89,7 @@ class Lane:
         It waits for nothing and starts no thread.  What the function raises is the caller's.
         """
         queue, running = self.queue, self.running
-        if queue or self.failures:
+        if queue or self.failures or self.stopped:
             return False
         claim = (get_ident(),)
         try:

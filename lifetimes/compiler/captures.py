@@ -40,14 +40,13 @@ class Captures:
     [2.0]
     """
 
-    __slots__ = ("_read",)
+    __slots__ = ("_read", "there")
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self._read: list[Callable[[], Any]] = []
         self._look_into(function, set(), 0)
-
-    def __bool__(self) -> bool:
-        return bool(self._read)
+        self.there = bool(self._read)
+        """Whether it uses anything."""
 
     def values(self) -> list[Any]:
         """What the function uses now."""

@@ -29,7 +29,7 @@ from lifetimes.manager.letting_go import let_go
 from lifetimes.resources import Array
 from lifetimes.resources.array import check_arrays
 from lifetimes.resources.layout import contiguous_strides
-from lifetimes.resources.short import Form, Number, ShortWork, make_results, proven
+from lifetimes.resources.short import Form, Number, ShortWork, asked, make_results, proven
 
 if TYPE_CHECKING:
     from lifetimes._typing import HostArray
@@ -68,6 +68,8 @@ class Runner:
         short = self.short
         if short is not None:
             results = short.run(device, inputs)
+            if results is None and asked(device, self.forms):
+                results = short.run(device, inputs)
             if results is not None:
                 return results
         made = make_results(device, self.forms)
@@ -79,12 +81,14 @@ class Runner:
 
         Errors: `ValueError` for another shape or dtype than the plan's, `TypeError`, `OwnershipError`; those of `run`.
         """
-        check_arrays(outs, device)
-        if len(outs) == 1 and self.short is not None and outs[0]._layout is self.forms[0].layout:
-            (out,) = outs
-            apart = not any(value.__class__ is Array and value._value == out._value for value in inputs)
-            if apart and out.nbytes == out.storage_nbytes and self.short.run(device, inputs, outs) is not None:
+        short, out = self.short, outs[0] if len(outs) == 1 else None
+        if short is not None and out.__class__ is Array and out._device is device:
+            key = out._value
+            whole = out.base is None and out.layout is short.forms[0].layout
+            apart = not any([value.__class__ is Array and value._value == key for value in inputs])
+            if whole and apart and short.run(device, inputs, outs) is not None:
                 return
+        check_arrays(outs, device)
         _write(self.plan, device, inputs, outs)
 
 

@@ -45,7 +45,7 @@ class Entry:
     output: Tree
     captured: tuple[tuple[int, Any], ...]
 
-    def inputs(self, captured: list[Any], device: Device) -> list[Any]:
+    def inputs(self, captured: Sequence[Any], device: Device) -> list[Any]:
         """The captured arrays as they are now."""
         return [_placed(device, held if at < 0 else captured[at]) for at, held in self.captured]
 
@@ -93,37 +93,9 @@ class Jitted:
         """
         if traces.get():
             return self._function(*args, **kwargs)
-        captures = self._captures
-        if captures is None:
-            captures = self._captures = Captures(self._function)
-        if not kwargs and not self._static:
-            key: list[Any] = [settings.now]
-            device: Device | None = None
-            for value in args:
-                kind = value.__class__
-                if kind is Array:
-                    key.append(value._layout or value.layout)
-                    if device is not value._device:
-                        if device is not None:
-                            raise _two_devices(device, value._device)
-                        device = value._device
-                elif kind in NUMBERS:
-                    key.append(kind)
-                else:
-                    break
-            else:
-                captured: list[Any] = []
-                if captures:
-                    captured = captures.values()
-                    more, device = _captured_key(captured, device)
-                    key.append(more)
-                slot = self._entries.look(tuple(key))
-                if slot is not None and slot.value and device is not None:
-                    entry = slot.value[0]
-                    inputs = [*args, *entry.inputs(captured, device)] if entry.captured else args
-                    results = entry.runner.run(device, inputs)
-                    return results[0] if entry.output is LEAF else entry.output.unflatten(results)
-        return self._call(args, kwargs)
+        entry, device, inputs = (None if kwargs else self._known(args)) or self._looked_up(args, kwargs)
+        results = entry.runner.run(device, inputs)
+        return results[0] if entry.output is LEAF else entry.output.unflatten(results)
 
     def into(self, out: Any, /, *args: Any, **kwargs: Any) -> None:
         """Write the results into ``out``, packed as the function packs them, instead of new arrays.
@@ -134,17 +106,42 @@ class Jitted:
         """
         if traces.get():
             raise TraceError("into() writes to an array, which cannot be traced: call the function and use its result")
-        entry, device, inputs = self._looked_up(args, kwargs)
-        outs, given = flatten(out)
+        entry, device, inputs = (None if kwargs else self._known(args)) or self._looked_up(args, kwargs)
+        outs, given = ([out], LEAF) if out.__class__ is Array else flatten(out)
         if given != entry.output:
             raise ValueError("out is packed in another way than the function packs its results")
         entry.runner.write(device, inputs, outs)
 
-    def _call(self, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-        entry, device, inputs = self._looked_up(args, kwargs)
-        return entry.output.unflatten(entry.runner.run(device, inputs))
+    def _known(self, args: Sequence[Any]) -> tuple[Entry, Device, Sequence[Any]] | None:
+        """What `_looked_up` gives for most calls, in as few steps as there can be; None for others.  The key is `_Call`'s."""
+        captures = self._captures
+        if captures is None or self._static:
+            return None
+        key: list[Any] = [settings.now]
+        device: Device | None = None
+        for value in args:
+            if value.__class__ is Array:
+                key.append(value._layout or value.layout)
+                if device is not value._device:
+                    if device is not None:
+                        raise _two_devices(device, value._device)
+                    device = value._device
+            elif value.__class__ in NUMBERS:
+                key.append(value.__class__)
+            else:
+                return None
+        captured: list[Any] = []
+        if captures.there:
+            captured = captures.values()
+            more, device = _captured_key(captured, device)
+            key.append(more)
+        slot = self._entries.look(tuple(key))
+        if slot is None or not slot.value or device is None:
+            return None
+        entry = slot.value[0]
+        return entry, device, [*args, *entry.inputs(captured, device)] if entry.captured else args
 
-    def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, list[Any]]:
+    def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, Sequence[Any]]:
         """What is compiled for these arguments, now if need be; their device; and the inputs of the plan."""
         call = _Call(self, args, kwargs)
         if any(isinstance(value, Spec) for value in call.leaves):

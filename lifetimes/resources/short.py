@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lifetimes.device import Device
     from lifetimes.timeline import Ticket
 
-__all__ = ["Form", "Number", "ShortWork", "make_results", "proven"]
+__all__ = ["Form", "Number", "ShortWork", "asked", "make_results", "proven"]
 
 Number: TypeAlias = "int | tuple[int, Callable[[Any], int]]"
 """A word; or of which input to make one, and how."""
@@ -231,10 +231,11 @@ def _make(device: Device, form: Form, ticket: Ticket, places: list[int]) -> Arra
     entry.block = block
     block.owner = key
     manager.enter(entry)
-    counters = manager.counters
+    counters, rungs = manager.counters, manager.counters.rungs
     counters.resident += 1
     counters.resident_bytes += nbytes
     counters.misses += 1
+    rungs["pool"] = rungs.get("pool", 0) + 1
     manager.policy.add(key, nbytes)
     entry.kept = True
     places.append(block.address)
@@ -247,6 +248,23 @@ def proven(device: Device) -> bool:
     if timeline._marks:
         timeline.done(timeline.issued)  # events that nobody has asked yet
     return driver is not None and not timeline._marks and driver.call_now(_nothing, (), timeline.handle)
+
+
+def asked(device: Device, forms: Sequence[Form]) -> bool:
+    """Learn which work is done, where nobody has asked: whether the short way, which was refused, is worth a second try."""
+    if held_here() or not proven(device):
+        return False
+    pool, timeline = device.manager.memory.pool, device.stream.timeline
+    try:
+        for form in forms:
+            block = pool.find(form.capacity, timeline)
+            if block is None:
+                return False
+            pool.give(block, block.tickets)
+    except BaseException:  # an interrupt, perhaps with a block in hand
+        device.manager.repair()
+        raise
+    return True
 
 
 def _nothing() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lifetimes.backend import Driver, SupportsHostCall
+from lifetimes.backend import Driver, SupportsHostCall, SupportsPromptCall
 from lifetimes.errors import BackendError
 from lifetimes.testing.conformance.backend.base import DriverSuite, pattern
 
@@ -149,3 +149,37 @@ class HostCallConformance(DriverSuite):
         notes = "\n".join([*getattr(caught.value, "__notes__", []), *getattr(caught.value.__cause__, "__notes__", [])])
         assert "in fail" in notes, "where it failed is told in words"
         host_driver.destroy_event(event)
+
+    def test_a_prompt_call_is_made_at_once_or_not_at_all(self, host_driver: Any, stream: Any) -> None:
+        self._needs_prompt_calls(host_driver)
+        heard: list[int] = []
+        assert host_driver.call_now(heard.append, [1], stream)
+        assert heard == [1]
+        release = self.hold(host_driver, stream)
+        assert not host_driver.call_now(heard.append, [2], stream)
+        release()
+        self.wait_for(host_driver, stream)
+        assert host_driver.call_now(heard.append, [3], stream)
+        assert heard == [1, 3]
+
+    def test_no_prompt_call_is_made_after_a_failure_that_no_event_has_told(self, host_driver: Any, stream: Any) -> None:
+        self._needs_prompt_calls(host_driver)
+        heard: list[int] = []
+        host_driver.call(_fail, (), stream)
+        host_driver.synchronize(stream)
+        assert not host_driver.call_now(heard.append, [1], stream)
+        with pytest.raises(BackendError):
+            self.wait_for(host_driver, stream)
+        assert host_driver.call_now(heard.append, [2], stream)
+        with pytest.raises(ZeroDivisionError):  # its caller's, and no failure of the stream
+            host_driver.call_now(_fail, (), stream)
+        self.wait_for(host_driver, stream)
+        assert heard == [2]
+
+    def _needs_prompt_calls(self, driver: Any) -> None:
+        if not isinstance(driver, SupportsPromptCall):
+            pytest.skip("this back end makes no prompt calls")
+
+
+def _fail() -> None:
+    raise ZeroDivisionError("a function that fails")
