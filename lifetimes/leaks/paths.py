@@ -63,13 +63,13 @@ def reason_of(chain: Sequence[object], root: str) -> str:
         return "cache"
     if any(issubclass(kind, CellType) for kind in kinds):
         return "closure"
-    return "local variable" if root.startswith("local variable") else "global"
+    return next((word for word in ("local variable", "context variable") if root.startswith(word)), "global")
 
 
 def _step(holder: Any, held: object, before: Any, further: Any) -> str:
     """How ``holder`` refers to ``held``; ``before`` and ``further`` come before it.  Empty for a step of no interest."""
     kind = type(holder)
-    if kind is dict:
+    if issubclass(kind, dict):
         return _entry(holder, held, before, further)
     if issubclass(kind, (list, tuple, deque)):
         return _index(holder, held, before)
@@ -101,16 +101,22 @@ def _step(holder: Any, held: object, before: Any, further: Any) -> str:
         return "thread-local"
     if issubclass(kind, type):
         return ""
+    return _attribute_step(holder, held)
+
+
+def _attribute_step(holder: Any, held: object) -> str:
     name = _attribute(holder, held)
     if name is None:
-        return f"an object of type {kind.__qualname__}"
-    return "" if name in (HIDDEN, "__dict__") or issubclass(kind, Pin) else f".{name}"
+        return f"an object of type {type(holder).__qualname__}"
+    return "" if name in (HIDDEN, "__dict__") or issubclass(type(holder), Pin) else f".{name}"
 
 
 def _entry(holder: dict[Any, Any], held: object, before: Any, further: Any) -> str:
     if before is not None and issubclass(type(before), LRU_CACHE):
         return ""
-    name = next((key for key, value in list(holder.items()) if value is held), None)
+    name = next((key for key, value in list(dict.items(holder)) if value is held), None)
+    if type(before) is FunctionType and before.__kwdefaults__ is holder:
+        return f"a default of {before.__qualname__}"
     if _is_thread_local(before) and type(held) is dict:
         return ""  # a thread-local has a dict a thread, in a dict
     attribute = (
@@ -118,8 +124,10 @@ def _entry(holder: dict[Any, Any], held: object, before: Any, further: Any) -> s
     )
     if attribute and isinstance(name, str):
         return "" if name == HIDDEN else f".{name}"
+    if name is None and any(key is held for key in list(dict.keys(holder))):
+        return "[a key]"
     if name is None:
-        return "" if any(key is held for key in list(holder)) else "[...]"
+        return _attribute_step(holder, held)
     return f"[{_key(name)}]"
 
 

@@ -1,4 +1,4 @@
-"""Where references begin: the variables of modules, and those of calls that are running now.
+"""Where references begin: the variables of modules, those of calls that are running now, context variables.
 
 Note [Locals].  The variables of a running call are not in any container that the collector knows; ``frame.f_locals`` is the
 only way to them.  Before Python 3.13 that is a copy which stays with the frame, so a look at it would keep everything in it
@@ -8,6 +8,7 @@ else has it too (``locals()``), or a tracer is at work, which writes it back to 
 
 from __future__ import annotations
 
+import contextvars
 import inspect
 import os
 import sys
@@ -24,7 +25,7 @@ _REFERENCES: Final = 3
 
 
 class Roots:
-    """The modules and running calls of one moment, by the identity of what they hold.
+    """The modules, the running calls and this thread's context of one moment, by the identity of what they hold.
 
     It keeps numbers and words only, nothing alive.
     """
@@ -34,18 +35,20 @@ class Roots:
         for name, module in list(sys.modules.items()):
             if issubclass(type(module), ModuleType):
                 self.modules[id(vars(module))] = name
-        self.locals: dict[int, str] = {}
+        self.variables: dict[int, str] = {}
         self.threads = {thread.ident: thread.name for thread in threading.enumerate()}
         me = threading.get_ident()
         for ident, frame in sys._current_frames().items():
             where = "" if ident == me else f" in thread {self.threads.get(ident, ident)!r}"
             self._walk(frame, where)
+        for variable, value in contextvars.copy_context().items():
+            self.variables.setdefault(id(value), f"context variable {variable.name!r}")
 
     def _walk(self, frame: FrameType | None, where: str) -> None:
         while frame is not None:
             if not frame.f_code.co_filename.startswith(OURS):
                 for name, value in local_variables(frame).items():
-                    self.locals.setdefault(id(value), f"local variable {name!r} of {place_of(frame)}{where}")
+                    self.variables.setdefault(id(value), f"local variable {name!r} of {place_of(frame)}{where}")
             frame = frame.f_back
 
     def module_of(self, namespace: object) -> str | None:

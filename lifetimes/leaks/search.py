@@ -67,8 +67,8 @@ def _search(target: object, roots: Roots, through: bool, avoid: Container[int], 
     mine = {id(each) for each in (objects, held_by, seen, cycle, level, ours, *ours)}
     for _ in range(DEEPEST):
         for each in level:
-            if id(each) in roots.locals:
-                return _found(_chain(each, held_by, seen), roots.locals[id(each)], avoid)
+            if id(each) in roots.variables:
+                return _found(_chain(each, held_by, seen), roots.variables[id(each)], "", avoid)
         wanted = {id(each) for each in level}
         referrers = gc.get_referrers(*level)
         mine.add(id(referrers))
@@ -89,7 +89,7 @@ def _search(target: object, roots: Roots, through: bool, avoid: Container[int], 
             seen[number] = each
             module = roots.module_of(each)
             if module is not None:
-                return _found(_chain(each, held_by, seen), module, avoid)
+                return _found(_chain(each, held_by, seen), module, module, avoid)
             upper.append(each)
         referrers.clear()
         level[:] = upper
@@ -115,12 +115,11 @@ def _refers(holder: object, held: object) -> bool:
     return any(each is held for each in gc.get_referents(holder))
 
 
-def _found(chain: list[object], root: str, avoid: Container[int]) -> Found:
+def _found(chain: list[object], root: str, module: str, avoid: Container[int]) -> Found:
+    """What a search found; with a module, whose variables ``chain[0]`` is, the path begins at one of these."""
     via = next((each._cell.key for each in chain[:-1] if issubclass(type(each), Lifetime)), None)  # type: ignore[attr-defined]
     avoided = any(id(each) in avoid for each in chain)
-    module = ""
-    if type(chain[0]) is dict and not root.startswith("local variable"):
-        module = root
+    if module and type(chain[0]) is dict:
         name = next((key for key, value in list(chain[0].items()) if value is chain[1]), "?")
         root, chain = f"{root}.{name}", chain[1:]
     return Found(reason_of(chain, root), in_words(chain, root), module, via, avoided)
