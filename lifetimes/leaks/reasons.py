@@ -27,10 +27,10 @@ stand_ins: dict[int, Callable[[], object]] = {}
 class Reason:
     """Why one thing is alive.
 
-    ``reason`` says it in a word: ``global``, ``local variable``, ``context variable``, ``closure``, ``cache``, ``thread-local``,
-    ``generator``, ``traceback`` or ``cycle`` for a handle that is referred to; ``pin``, ``export``, ``pending`` or ``child`` for one
-    that is gone or closed; ``waiting`` when the next safe point releases it; ``released``; or ``unknown``.  ``held_by`` says
-    it all.
+    ``reason`` says it in a word: ``global``, ``local variable``, ``context variable``, ``closure``, ``cache``,
+    ``thread-local``, ``generator``, ``traceback`` or ``cycle`` for a handle that is referred to; ``pin``, ``export``,
+    ``pending`` or ``child`` for one that is gone or closed; ``waiting`` when the next safe point releases it;
+    ``released``; or ``unknown``.  ``held_by`` says it all.
 
     ``root`` is the module whose variable the path begins with; ``via`` the key of another lifetime that the path goes
     through; ``avoided`` says that all paths lead through what `explain` was told to avoid.
