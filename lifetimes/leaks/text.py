@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from io import StringIO
 from typing import Final
@@ -120,7 +121,9 @@ def holders(rows: Sequence[LiveThing], reasons: dict[int, Reason]) -> list[tuple
     """What holds them, as far as somebody has looked, each with a style."""
     known = [reasons[row.key] for row in rows if row.key in reasons]
     if not known:
-        return [(held_by(rows[0]) if len(rows) == 1 else f"{held_by(rows[0])}, and so on", "")]
+        ways = Counter(map(held_by, rows))
+        told = [way if len(ways) == 1 else f"{count:,} by {way}" for way, count in ways.most_common(HOLDERS)]
+        return [("; ".join(told) + ("; ..." if len(ways) > HOLDERS else ""), "")]
     alike: dict[str, list[str]] = {}
     for each in known:
         words = f"{each.held_by or each.reason} ({each.reason})"

@@ -158,6 +158,12 @@ def test_holders_that_differ_in_a_number_are_told_once() -> None:
     assert "            10 more were not looked at\n" in text
 
 
+def test_what_is_known_without_looking_further_is_told_of_all() -> None:
+    rows = [ROWS[2], replace(ROWS[2], key=20), replace(ROWS[2], key=21, pins=2)]
+    assert "    held by 2 by its handle; 1 by its handle, 2 pins\n" in as_text(renderable(collect(rows, explained=0)))
+    assert "    held by its handle\n" in as_text(renderable(collect(rows[:2], explained=0)))
+
+
 def test_the_largest_of_each_line_is_explained_before_a_second_of_any() -> None:
     assert worth_explaining(ROWS, 4) == [4, 7, 11, 1]
     assert set(worth_explaining(ROWS)) == {row.key for row in ROWS}
