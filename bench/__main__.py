@@ -45,13 +45,17 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def run(files: Sequence[Path], seconds: float, results: Path, passed_on: Sequence[str] = ()) -> int:
-    """Measure the rows of some files, save the run, print the table.  Returns the exit status."""
+    """Measure the rows of some files, save the run, print the table; of one file alone its study too.
+
+    Returns the exit status.
+    """
     import pytest
 
     from bench.harness import Harness
     from bench.measure import Plan
     from bench.report import save, show
     from bench.row import ERROR, MISSED
+    from bench.study import study_of
 
     harness = Harness(Plan(row_seconds=seconds))
     arguments = [
@@ -64,6 +68,11 @@ def run(files: Sequence[Path], seconds: float, results: Path, passed_on: Sequenc
         path = save(harness.rows, results)
         show(harness.rows)
         print(f"kept in {path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}")
+    if len(files) == 1 and not passed_on:
+        publish = study_of(files[0])
+        if publish is not None:
+            print("measuring for the manual", flush=True)
+            publish()
     return status or int(any(row.verdict in (MISSED, ERROR) for row in harness.rows))
 
 

@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 
 import lifetimes
-from bench import study_jit
 from bench.harness import Compare
 from bench.jit_work import content, ours, prepare
 from bench.measure import Loop
 from bench.peers import require
-from bench.study import alone
 
 LARGE: Final = 10_000_000
 
@@ -88,11 +86,3 @@ def bench_launch(compare: Compare) -> None:
                 compiled(x, y)
 
         compare(call, _loop(jax, "jax"), limit=3e-6)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def page(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After the last row, when nothing else is asked for: the study."""
-    yield
-    if alone(request):
-        study_jit.publish()

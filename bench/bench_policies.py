@@ -18,7 +18,6 @@ import lifetimes
 from bench import study_policies
 from bench.harness import Compare
 from bench.peers import require
-from bench.study import alone
 from lifetimes import policies
 from lifetimes.replay.null import NullDriver
 from lifetimes.replay.trace import read_trace
@@ -83,11 +82,3 @@ def bench_recorded_trace(compare: Compare) -> None:
         compare(manager_use, cachetools_LRUCache, bar=3)
         for key in arrays.values():
             manager.release(key)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def page(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After the last row, when nothing else is asked for: the study."""
-    yield
-    if alone(request):
-        study_policies.publish()

@@ -1,6 +1,6 @@
 """The tables: each against the container beneath it, one against another, and a use among 100,000 arrays against one of 100.
 
-Asked for alone, it also fills ``docs/explanation/choosing-a-table.md``, which takes a quarter of an hour.
+Asked for alone, it fills ``docs/explanation/choosing-a-table.md``, which takes a quarter of an hour.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import lifetimes
 from bench import study_tables
 from bench.harness import Compare
 from bench.resident import NBYTES, resident_manager
-from bench.study import alone
 from lifetimes import Manager, tables
 
 FEW = 100
@@ -181,11 +180,3 @@ def bench_judy_and_dict_fresh(compare: Compare, large: tuple[Any, Any, list[int]
 def bench_judy_and_dict_same(compare: Compare, large: tuple[Any, Any, list[int]]) -> None:
     """get at 1,000,000, shuffled, the keys that were put in"""
     compare_get(compare, large, random.Random(7).sample(large[2], MILLION), bar=None)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def page(request: pytest.FixtureRequest) -> Iterator[None]:
-    """After the last row, when nothing else is asked for: the study."""
-    yield
-    if alone(request):
-        study_tables.publish()

@@ -1,7 +1,7 @@
 """Studies: measurements that fill a page of the manual, beside the rows that only hold a bar.
 
 A page keeps its words; what stands between ``<!-- measured: NAME -->`` and ``<!-- end of NAME -->`` is written anew by each
-study.  A study runs when its bench file is the only one asked for: ``make bench BENCH=tables``.
+study.  A study runs after the rows of its bench file, if that is the only one asked for: ``make bench BENCH=tables``.
 """
 
 from __future__ import annotations
@@ -14,22 +14,24 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from runpy import run_path
 from time import perf_counter
 from typing import Any, Final
 
-import pytest
-
 from bench.report import describe_machine
 
-__all__ = ["DOCS", "alone", "apart", "best_pass", "markdown", "nanoseconds", "plot", "stamp", "write_parts"]
+__all__ = ["DOCS", "apart", "best_pass", "markdown", "nanoseconds", "plot", "stamp", "study_of", "write_parts"]
 
 DOCS: Final = Path(__file__).parent.parent / "docs" / "explanation"
 
 
-def alone(request: pytest.FixtureRequest) -> bool:
-    """Whether the rows of one file are run, all of them: then its study is wanted."""
-    items = request.session.items
-    return len({item.path for item in items}) == 1 and not request.config.getoption("keyword")
+def study_of(bench: Path) -> Callable[[], object] | None:
+    """What ``study_NAME.py`` beside ``bench_NAME.py`` publishes with, or None if there is no such file."""
+    path = bench.with_name(bench.name.replace("bench_", "study_", 1))
+    if not path.exists():
+        return None
+    publish: Callable[[], object] = run_path(str(path))["publish"]
+    return publish
 
 
 def apart(module: str, *words: object) -> Any:

@@ -126,6 +126,17 @@ def test_one_file_runs_by_its_name_and_ends_well(planted: Path) -> None:
     assert [row["file"] for row in the_only_result(planted)["rows"]] == ["bench_good.py"] * 3 + ["bench_absent.py"]
 
 
+def test_of_one_file_alone_the_study_is_published_after_the_rows(tmp_path: Path) -> None:
+    (tmp_path / "bench_good.py").write_text(PLANTED["bench_good.py"])
+    (tmp_path / "bench_other.py").write_text(PLANTED["bench_good.py"])
+    (tmp_path / "study_good.py").write_text("def publish():\n    print('published')\n")
+    for words, published in ((["good"], True), (["good", "--", "-k", "fast"], False), (["good", "other"], False)):
+        done = run_bench(*words, folder=tmp_path)
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert done.stdout.endswith("measuring for the manual\npublished\n") is published
+        the_only_result(tmp_path)
+
+
 def test_a_slow_row_alone_ends_non_zero(planted: Path) -> None:
     done = run_bench("slow", folder=planted)
     assert done.returncode == 1
