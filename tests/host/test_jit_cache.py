@@ -476,8 +476,8 @@ def test_constants_are_exact(device: lifetimes.Device) -> None:
         got = lifetimes.jit(lambda x, c=exact: (x + c, np.where(x > c, x, c), np.where(x < c, x, c), x // c))(
             device.asarray(x)
         )
-        wanted = (x + exact, np.where(x > exact, x, exact), np.where(x < exact, x, exact), x // exact)
-        for each, want in zip(got, wanted, strict=True):
+        expected = (x + exact, np.where(x > exact, x, exact), np.where(x < exact, x, exact), x // exact)
+        for each, want in zip(got, expected, strict=True):
             np.testing.assert_array_equal(each.numpy(), want)
 
 

@@ -1,19 +1,21 @@
 """Which nodes are computed together: from a graph to groups, each of which becomes one kernel.
 
-First it is settled what is stored (`_stored`): results of the function, what one kernel reduces for another, what a view
-cannot be made of.  Then each of these, arguments first, is put into the first group that can compute it.
+First it is settled what is stored in any case (`_stored`): results of the function, what one kernel reduces for another,
+what a view cannot be made of.  Then each of these, arguments first, is put into the first group that can compute it.
 
 Note [Order].  Groups run in the order in which they were opened.  A target may join an open group if all it needs is
 computed by earlier groups, or within that group for the very same row or element.
 
-Note [Again].  Only when a target has a group is it known how often the group would compute what the target needs.  A node
-that would be computed too often is stored instead, which changes the groups: then all is begun anew.
+Note [Too often].  What is computed where it is used is computed anew for each use: for every different index, and in every
+phase of a group.  When a target would make that too often for some node, that node is stored first, in whatever group it
+fits in, and the target looks for a group again.  So long chains of rows, or of stencils, become several kernels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Final, NamedTuple
 
 from lifetimes.compiler.ir import Function, Node, Shape
 from lifetimes.compiler.ops import ROWS
@@ -24,10 +26,12 @@ __all__ = ["fuse"]
 
 ALONE: Final = 131072
 """A reduction to a single value over more elements is a kernel without what comes after it, so that it can have parts."""
-REPEATS: Final = 4
-"""What a group would compute for more than so many different indices is stored instead."""
 GROWS: Final = 4
-"""What is costly and broadcast to at least so many times its size is stored instead."""
+"""What is costly and broadcast to at least so many times its size is stored."""
+REPEATS: Final = 4
+"""What a group would compute for more than so many different indices is stored."""
+PHASES: Final = 2
+"""What is costly and would be computed in more phases of a group is stored."""
 
 
 def fuse(function: Function, strides: Sequence[tuple[int, ...] | None]) -> Fused:
@@ -37,20 +41,7 @@ def fuse(function: Function, strides: Sequence[tuple[int, ...] | None]) -> Fused
 
     Complexity: about the number of nodes times that of the groups that need them.
     """
-    stored = _stored(function, strides)
-    while True:
-        try:
-            return _Fuser(function, strides, stored).run()
-        except _TooOften as error:
-            stored.add(error.node)
-
-
-class _TooOften(Exception):  # noqa: N818 (it is no error, see Note [Again])
-    """A group would compute ``node`` for too many different indices."""
-
-    def __init__(self, node: Node) -> None:
-        super().__init__(node)
-        self.node = node
+    return _Fuser(function, strides).run()
 
 
 def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> set[Node]:
@@ -87,31 +78,49 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
             view = view_of(node, views[arg])
             if view is not None:
                 views[node] = view
-        if node not in views:
-            own = node.op in ROWS and ROWS[node.op].cost != "cheap"
-            if own or any(each in costly for each in node.args):
-                costly.add(node)
+        if node not in views and (_is_costly(node) or any(each in costly for each in node.args)):
+            costly.add(node)
     return stored
 
 
-class _Fuser:
-    """One attempt to fill the groups, when it is known what is stored."""
+def _is_costly(node: Node) -> bool:
+    return node.op in ROWS and ROWS[node.op].cost != "cheap"
 
-    def __init__(self, function: Function, strides: Sequence[tuple[int, ...] | None], stored: set[Node]) -> None:
+
+class _TooOften(Exception):  # noqa: N818 (it is no error, see the note of that name)
+    """A group would compute ``node`` too often."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class _Fit(NamedTuple):
+    """That a group can compute a target: the first phase in which it can, and the costly elements that it computes for it."""
+
+    phase: int
+    costly: list[Node]
+
+
+class _Fuser:
+    """The groups while they are filled."""
+
+    def __init__(self, function: Function, strides: Sequence[tuple[int, ...] | None]) -> None:
         self.fused = fused = Fused(function)
-        self.stored = stored
+        self.stored = _stored(function, strides)
         self.copies: dict[Node, View] = {}  # of parameters whose strides do not allow a reshape
+        self.phases: dict[tuple[int, Node], set[int]] = {}  # in which a group, by its number, computes a costly element
         for at, (param, own) in enumerate(zip(function.params, strides, strict=True)):
             fused.buffers.append(Buffer(param.dtype.name, param.size, param=at))
             if own is not None:
                 fused.views[param] = View(at, 0, own)
 
     def run(self) -> Fused:
-        """Fill the groups.  Errors: `_TooOften`."""
+        """Fill the groups."""
         fused = self.fused
         for node in fused.function.nodes():
             if node in self.stored:
-                self._place_stored(node)
+                self._store(node)
             elif is_view(node) and node.args[0] in fused.views:
                 arg = node.args[0]
                 whole = self.copies.get(arg) if node.op == "reshape" else None
@@ -119,7 +128,7 @@ class _Fuser:
                 if view is not None:
                     fused.views[node] = view
         for out in fused.function.outs:
-            self._place_result(peeled(out))
+            self._store_result(peeled(out))
         self._prune()
         return fused
 
@@ -127,28 +136,28 @@ class _Fuser:
         self.fused.buffers.append(Buffer(node.dtype.name, node.size))
         return View(len(self.fused.buffers) - 1, 0, contiguous(node.shape))
 
-    def _place_stored(self, node: Node) -> None:
+    def _store(self, node: Node) -> None:
         into = self._buffer(node)
         if node.op == "concat":
             offset, axis = 0, node.attr("axis")
             for part in node.args:
                 piece = View(into.buffer, offset, into.strides)
-                self._place(Target(part, "element", piece), part.shape, ())
+                self._place("loops", Target(part, "element", piece), part.shape)
                 offset += part.shape[axis] * into.strides[axis]
         elif node.op == "scatter_add":
-            self._place(Target(node.args[0], "element", into), node.shape, ())
-            self._alone("scatter", Target(node, "element", into), node.args[2].shape, ())
+            self._place("loops", Target(node.args[0], "element", into), node.shape)
+            self._place("scatter", Target(node, "element", into), node.args[2].shape)
         elif node.op == "scan":
-            self._alone("scan", Target(node, "element", into), node.shape, (node.attr("axis"),))
+            self._place("scan", Target(node, "element", into), node.shape, (node.attr("axis"),))
         elif node.op == "matmul":
-            self._alone("matmul", Target(node, "element", into), node.shape, ())
+            self._place("matmul", Target(node, "element", into), node.shape)
         elif node.op == "reduce":
-            self._place(Target(node, "reduce", into), node.args[0].shape, node.attr("axes"))
+            self._place("loops", Target(node, "reduce", into), node.args[0].shape, node.attr("axes"))
         else:
-            self._place(Target(node, "element", into), node.shape, ())
+            self._place("loops", Target(node, "element", into), node.shape)
         (self.copies if node.op == "param" else self.fused.views)[node] = into
 
-    def _place_result(self, node: Node) -> None:
+    def _store_result(self, node: Node) -> None:
         """Each result has a buffer of its own, even if two of them are the same or one is a parameter."""
         fused = self.fused
         if node.op == "param":  # its own buffer is the caller's
@@ -157,82 +166,99 @@ class _Fuser:
             view = fused.views.get(node) if node in self.stored else None
         if view is None or fused.buffers[view.buffer].out is not None:
             view = self._buffer(node)
-            self._place(Target(node, "element", view), node.shape, ())
+            self._place("loops", Target(node, "element", view), node.shape)
         fused.buffers[view.buffer].out = len(fused.outs)
         fused.outs.append(view.buffer)
 
     # Groups.
 
-    def _alone(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> None:
-        group = Group(kind, domain, axes, len(self.fused.groups))
-        self.fused.groups.append(group)
-        self._add(group, target)
-
-    def _add(self, group: Group, target: Target) -> None:
+    def _place(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...] = ()) -> None:
+        """Put a target into the first group that it can join, or into one of its own."""
+        while True:
+            try:
+                group, costly = self._home(kind, target, domain, axes)
+                break
+            except _TooOften as found:
+                self.stored.add(found.node)
+                self._store(found.node)
+        for node in costly:
+            self.phases.setdefault((group.number, node), set()).add(target.phase)
         group.targets.append(target)
         if target.into is not None:
             self.fused.made[target.into.buffer] = group.number
-        if group.kind != "matmul":
-            self._check_repeats(group, target)
 
-    def _place(self, target: Target, domain: Shape, axes: tuple[int, ...]) -> None:
-        """Put a target into the first group that it can join, or into one of its own."""
+    def _home(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> tuple[Group, list[Node]]:
+        """The group that a target goes to, and the costly elements that it will compute for it.  Errors: `_TooOften`."""
         for group in self.fused.groups:
-            if group.kind == "loops" and self._joins(group, target, domain, axes):
-                self._add(group, target)
-                return
-        self._alone("loops", target, domain, axes)
+            if kind == group.kind == "loops":
+                costly = self._joins(group, target, domain, axes)
+                if costly is not None:
+                    return group, costly
+        group = Group(kind, domain, axes, len(self.fused.groups))
+        fit = _Fit(0, []) if kind == "matmul" else self._fits(group, target)
+        assert fit is not None, f"{target.node!r} fits in no group"
+        self.fused.groups.append(group)
+        return group, fit.costly
 
-    def _joins(self, group: Group, target: Target, domain: Shape, axes: tuple[int, ...]) -> bool:
+    def _joins(self, group: Group, target: Target, domain: Shape, axes: tuple[int, ...]) -> list[Node] | None:
+        """Make the target one of the group's if it can be: the costly elements for it, or None.  Errors: `_TooOften`."""
         if target.role == "reduce":
             if domain != group.domain or (group.axes and axes != group.axes):
-                return False
-            trial = group if group.axes else Group("loops", domain, axes, group.number, group.targets)
-            phase = self._phase(trial, target)
-            if phase is None:
-                return False
+                return None
+            fit = self._fits(group if group.axes else replace(group, axes=axes), target)
+            if fit is None:
+                return None
             group.axes = axes
-            target.phase = phase
-            return True
+            target.phase = fit.phase
+            return fit.costly
         roles: list[Role] = ["element"] if domain == group.domain else []
         if group.axes and group.row_map(domain) is not None:
             roles.append("row")
         for role in roles:
             target.role = role
-            phase = self._phase(group, target)
-            if phase is not None:
-                target.phase = 0 if role == "row" else phase
-                return True
+            fit = self._fits(group, target)
+            if fit is not None:
+                target.phase = 0 if role == "row" else fit.phase
+                return fit.costly
         target.role = "element"
-        return False
+        return None
 
-    def _phase(self, group: Group, target: Target) -> int | None:
-        """The first phase in which a target can be computed in a group; None if in no phase."""
+    def _fits(self, group: Group, target: Target) -> _Fit | None:
+        """Whether a group can compute a target, None if not.  Errors: `_TooOften`."""
         phase = 0
+        maps: dict[Node, int] = {}  # of what is computed, how often it is, users first
         for node, _, found in self.fused.reach(group, target):
             if found == "refused":
                 return None
-            if found == "inline" and node.op == "gather" and not self._there(node.args[0], group):
+            if found == "load":
+                continue
+            maps[node] = maps.get(node, 0) + 1
+            if node.op == "gather" and not self._there(node.args[0], group):
                 return None
-            if found == "inline" and node.op == "reduce":
+            if node.op == "reduce":
                 if target.role != "row" and not _has_rows(group):
                     return None
                 own = next(each for each in group.targets if each.node is node and each.role == "reduce")
                 phase = max(phase, own.phase + 1)
-        return phase
+        costly: set[Node] = set()
+        for node in reversed(maps):
+            if _is_costly(node) or any(arg in costly for arg in node.args):
+                costly.add(node)
+        elements = [node for node in maps if node in costly and node.shape == group.domain]
+        for node, count in maps.items():
+            if node is target.node:
+                continue
+            if count > REPEATS and node not in self.stored and (node.op in ROWS or node.op in ("cast", "gather")):
+                raise _TooOften(node)
+            if node in elements and len(self.phases.get((group.number, node), set()) - {phase}) >= PHASES:
+                if node in self.stored:
+                    return None
+                raise _TooOften(node)
+        return _Fit(phase, elements)
 
     def _there(self, source: Node, group: Group) -> bool:
         """Whether what a gather reads is in memory before the group runs."""
         return self.fused.made.get(self.fused.views[source].buffer, -1) < group.number
-
-    def _check_repeats(self, group: Group, target: Target) -> None:
-        """Errors: `_TooOften` for what must be stored first."""
-        counts: dict[Node, int] = {}
-        for node, _, found in self.fused.reach(group, target):
-            if found == "inline" and node is not target.node and (node.op in ROWS or node.op in ("cast", "gather")):
-                counts[node] = counts.get(node, 0) + 1
-                if counts[node] > REPEATS and node not in self.stored:
-                    raise _TooOften(node)
 
     def _prune(self) -> None:
         """Do not store what only its own group needs, which computes it anyhow."""

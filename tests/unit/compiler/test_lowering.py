@@ -175,6 +175,25 @@ def test_what_groups_and_kernels_a_function_becomes(name: str) -> None:
     assert "\n".join(texts) == wanted_kernels
 
 
+def test_rows_upon_rows_are_cut_so_that_nothing_costly_is_computed_over_and_over() -> None:
+    """Each layer is two kernels of its own; in one kernel, every phase would compute all layers before it."""
+
+    def layers(x: Any, count: int) -> Any:
+        for _ in range(count):
+            x = softmax((x - xp.mean(x, axis=1, keepdims=True)) / xp.std(x, axis=1, keepdims=True))
+        return x
+
+    def steps(count: int) -> list[int]:
+        simple = simplified(trace(lambda x: layers(x, count), (spec((64, 64)),)).function)
+        return [len(step[0].nest.values) for step in lowered(simple, [(64, 1)])[1] if not isinstance(step, Node)]
+
+    assert len(steps(1)) == 2
+    assert len(steps(12)) == 24
+    assert max(steps(12)) < 20
+    x = np.random.default_rng(0).normal(size=(5, 7))
+    check(lambda xp, x: layers(x, 4), [x])
+
+
 # Values.
 
 
@@ -312,13 +331,13 @@ def strides_of_buffers_too_small(patch: pytest.MonkeyPatch) -> None:
 
 def a_phase_too_early(patch: pytest.MonkeyPatch) -> None:
     """What needs a reduction is computed in the phase of that reduction."""
-    phase = fuse._Fuser._phase
+    fits = fuse._Fuser._fits
 
     def wrong(self: Any, group: Any, target: Any) -> Any:
-        found = phase(self, group, target)
-        return found and found - 1
+        found = fits(self, group, target)
+        return found and found._replace(phase=max(found.phase - 1, 0))
 
-    patch.setattr(fuse._Fuser, "_phase", wrong)
+    patch.setattr(fuse._Fuser, "_fits", wrong)
 
 
 def a_part_that_starts_at_the_front(patch: pytest.MonkeyPatch) -> None:
