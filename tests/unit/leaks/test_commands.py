@@ -236,6 +236,21 @@ def test_a_module_that_cannot_be_run() -> None:
         module_code("lifetimes.leaks")
 
 
+def test_the_allocations_of_a_program_can_be_played_again(tmp_path: Path) -> None:
+    script, log = tmp_path / "program.py", tmp_path / "log.csv"
+    script.write_text(
+        "import numpy as np, lifetimes\n"
+        "with lifetimes.open('sim', memory_limit='64KiB') as device:\n"
+        "    for array in [device.asarray(np.ones(1000 + 100 * n)) for n in range(12)]:\n"
+        "        device.call(lambda seen: None, array, modes='u')\n"
+    )
+    assert command("leaks", "--csv", log, script).returncode == 0
+    assert log.read_text().startswith("Thread,Time,Action,Pointer,Size,Stream\n")
+    done = command("replay", log)
+    assert done.returncode == 0
+    assert "allocations and frees of 12 arrays" in done.stdout
+
+
 def test_two_reports_are_compared(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script = tmp_path / "program.py"
     script.write_text(
