@@ -139,6 +139,27 @@ def test_reductions_of_one_domain_share_a_kernel() -> None:
     assert count(lambda x: (np.sum(x, axis=1), np.sum(x, axis=0)), X) == 2
 
 
+REDUCTIONS = ("sum", "prod", "min", "max", "mean", "var", "std", "any", "all", "argmin", "argmax")
+
+
+@pytest.mark.parametrize("kind", REDUCTIONS)
+def test_a_reduction_takes_in_what_it_is_made_of(kind: str) -> None:
+    def reduced(x: Any, v: Any, axis: Any) -> Any:
+        producer = np.sin(x) * v + 2
+        return getattr(np, kind)(producer > 2 if kind in ("any", "all") else producer, axis=axis)
+
+    for axis in (None, 0, 1, -1, *([] if kind.startswith("arg") else [(0, 1)])):
+        assert count(lambda x, v, axis=axis: reduced(x, v, axis), X, V) == 1
+
+
+def test_gathers_are_reads_and_what_is_joined_or_added_to_is_written_once() -> None:
+    index = lifetimes.spec((7,), "int64")
+    assert count(lambda x, i: np.exp(np.take(x, i, axis=1)) * 2, X, index) == 1
+    assert count(lambda x: np.concatenate([x + 1, x * 2]), X) == 1  # parts of one shape, straight into the result
+    assert count(lambda x: np.concatenate([x + 1, x[:3] * 2]), X) == 2
+    assert count(lambda v, i: v.__array_namespace__().scatter_add(v, i, v[:7] * 2), V, index) == 2  # the base, then it
+
+
 def test_a_long_sum_has_parts_and_what_comes_after_it_is_in_the_last_kernel() -> None:
     long = lifetimes.spec(1_000_000)
     assert count(lambda x: np.sqrt(np.sum(x * x) / 3), long) == 2  # the parts, and their sum
