@@ -59,6 +59,13 @@ def test_golden_json() -> None:
     check("report.json", json.dumps(as_document(fixed_report()), indent=1) + "\n")
 
 
+def test_every_field_of_the_json_is_on_its_page() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "reference-report.md").read_text()
+    document = as_document(fixed_report())
+    parts = [document, document["snapshot"], document["recording"], *document["reasons"][:1]]
+    assert [field for part in parts for field in part if f"`{field}`" not in page] == []
+
+
 def test_golden_html() -> None:
     check("page.html", stripped(as_html(fixed_report())))
 
