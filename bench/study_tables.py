@@ -11,11 +11,11 @@ import json
 import os
 import sys
 from array import array
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from random import Random
 from time import perf_counter
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from sortedcontainers import SortedDict
@@ -34,9 +34,11 @@ SLOW: Final = 5e-6
 PATTERNS: Final = ("random", "device")
 SHOWN: Final = ((100, "random"), (10_000, "random"), (1_000_000, "random"), (LARGEST, "random"), (1_000_000, "device"))
 OPERATIONS: Final = ("insert", "get, fresh", "get, same", "mutate", "delete", "floor", "scan")
-ORDERED_DICT: Final = {dict: SortedDict}
+ORDERED_DICT: Final[dict[type, Any]] = {dict: SortedDict}
 """What a user would take in the place of the container, where that is ordered only by what the table adds."""
 VALUE: Final = object()
+FOR_MEMORY: Final = 100_000
+"""Keys from which on the memory of a table stands out from that of the interpreter."""
 LONG: Final = 1_000_000
 """Keys from which on one pass is enough, since it is long."""
 PAGE: Final = DOCS / "choosing-a-table.md"
@@ -65,18 +67,19 @@ def measure(name: str, count: int, pattern: str) -> dict[str, float]:
     for key in stored:  # an array gives a new int each time, so the table alone holds its keys
         insert(key, VALUE)
     del insert
-    if count >= 100_000:
+    if count >= FOR_MEMORY:
         gc.collect()
         found["bytes"] = (resident() - before) / count
-        churn(table, stored, found)
-        found["bytes after churn"] = (resident() - before) / len(table)
+        if count < LARGEST:
+            churn(table, stored, found)
+            found["bytes after churn"] = (resident() - before) / len(table)
     del table
     gc.collect()
 
-    random = Random(7)
-    order = array("Q", random.sample(stored.tolist(), len(stored)))
-    same = random.sample(held := stored.tolist(), len(held))
-    fresh = order.tolist()
+    held = stored.tolist()
+    order = np.random.default_rng(7).permutation(count)
+    fresh = np.frombuffer(stored, np.uint64)[order].tolist()
+    same = [held[at] for at in order.tolist()]
     mutated = fresh[: min(count, 200_000)]
 
     def fill() -> Table[Any]:
@@ -198,29 +201,41 @@ def resident() -> int:
 # The page.
 
 
+Cells: TypeAlias = dict[tuple[str, int, str], dict[str, float]]
+"""What was measured of a table, so many keys, a pattern."""
+
+
 def publish() -> None:
     """Measure everything and write the page and its plot.  Takes a quarter of an hour, or so."""
-    names = list(tables.names())
-    cells: dict[tuple[str, int, str], dict[str, float]] = {}
+    write_page(measure_all())
+
+
+def measure_all() -> Cells:
+    """Every table at every size."""
+    cells: Cells = {}
     for pattern in PATTERNS:
         for count in (*COUNTS, LARGEST):
-            for name in names:
+            for name in tables.names():
                 if count == LARGEST and (pattern != "random" or cells[name, LONG, pattern]["insert"] > SLOW):
                     continue
                 cells[name, count, pattern] = apart("bench.study_tables", name, count, pattern)
                 print(f"  {pattern} {count:>10,} {name}", file=sys.stderr, flush=True)
-    parts = {"where": stamp()}
+    return cells
 
-    def timed(count: int, pattern: str) -> str:
-        there = [name for name in names if (name, count, pattern) in cells]
+
+def write_page(cells: Cells) -> None:
+    """The page and its plot, with what else it takes."""
+    names = tables.names()
+    parts = {"where": stamp(), "bare": against_bare(cells), "share": shares()}
+    for count, pattern in SHOWN:
         rows = [
             [f"`{name}`", *(nanoseconds(cells[name, count, pattern].get(each)) for each in OPERATIONS)]
-            for name in there
+            for name in names
+            if (name, count, pattern) in cells
         ]
-        return markdown([f"{count:,} keys", *OPERATIONS], rows)
-
-    for count, pattern in SHOWN:
-        parts[f"{pattern} {count}"] = timed(count, pattern)
+        parts[f"{pattern} {count}"] = markdown([f"{count:,} keys", *OPERATIONS], rows)
+    for pattern in PATTERNS:
+        parts[f"all {pattern}"] = everything(cells, pattern)
     rows = []
     for name in names:
         cell = cells[name, 1_000_000, "random"]
@@ -228,8 +243,6 @@ def publish() -> None:
         rows.append([f"`{name}`", *sizes, nanoseconds(cell["churn"]), nanoseconds(cell["snapshot"])])
     head = ["1,000,000 keys", "bytes an entry", "after churn", "one write of the churn", "one snapshot"]
     parts["memory"] = markdown(head, rows)
-    parts["bare"] = against_bare(cells)
-    parts["share"] = shares()
     write_parts(PAGE, parts)
     panels = {
         f"{operation}, {pattern} keys": {
@@ -242,7 +255,20 @@ def publish() -> None:
     plot(DOCS / "choosing-a-table.svg", panels, across="keys", up="ns")
 
 
-def against_bare(cells: Mapping[tuple[str, int, str], Mapping[str, float]]) -> str:
+def everything(cells: Cells, pattern: str) -> str:
+    """All that was measured with keys of one pattern."""
+    rows = []
+    for count in (*COUNTS, LARGEST):
+        for name in tables.names():
+            cell = cells.get((name, count, pattern))
+            if cell is not None:
+                times = [nanoseconds(cell.get(each)) for each in (*OPERATIONS, "snapshot", "churn")]
+                sizes = [f"{cell[each]:.0f}" if each in cell else "" for each in ("bytes", "bytes after churn")]
+                rows.append([f"`{name}`", f"{count:,}", *times, *sizes])
+    return markdown(["table", "keys", *OPERATIONS, "snapshot", "churn", "bytes", "after churn"], rows)
+
+
+def against_bare(cells: Cells) -> str:
     """What a table's interface costs, as a multiple of the container's own operation."""
     rows = []
     for name in filter(beneath, tables.names()):

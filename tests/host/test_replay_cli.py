@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import subprocess
 import sys
@@ -51,6 +52,28 @@ def test_it_allocates_uploads_and_compares(trace: str, capsys: pytest.CaptureFix
     assert "uses.csv: 600 uses of" in out
     assert "64 KiB dict  lru" in out
     assert "content: 16 arrays were compared, each holds what it should" in out
+
+
+def test_the_simulated_device_is_one_too(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
+    found = figures(capsys, trace, "--backend", "sim", "--limit", "64KiB", "--op", "rw")
+    (run,) = found["runs"]
+    assert (run["backend"], run["wrong"]) == ("sim", 0)
+    assert run["copybacks"] > 50
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+def test_who_watches_sees_how_far_it_is(trace: str, monkeypatch: pytest.MonkeyPatch, quiet: bool) -> None:
+    watched = Terminal()
+    monkeypatch.setattr(sys, "stderr", watched)
+    words = ["replay", trace, "--backend", "null", "--limit", "64KiB", *(["--quiet"] if quiet else [])]
+    assert main(words) == 0
+    assert ("lru, dict, 65,536 bytes" in watched.getvalue()) is not quiet
+    assert bool(watched.getvalue()) is not quiet
 
 
 def test_every_combination_is_a_row(trace: str, capsys: pytest.CaptureFixture[str]) -> None:

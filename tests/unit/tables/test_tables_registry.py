@@ -211,6 +211,6 @@ def test_every_table_has_its_row_in_the_manual() -> None:
 def test_addresses_stand_in_the_default_ordered_table(default: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tables, "default_ordered", lambda: default)
     with Manager(NullDriver()) as manager:
-        assert type(manager.memory.addresses) is type(tables.make(default))
+        assert isinstance(manager.memory.addresses, type(tables.make(default)))
     with Manager(NullDriver(), address_table="intmap") as manager:
-        assert type(manager.memory.addresses) is IntMapTable
+        assert isinstance(manager.memory.addresses, IntMapTable)
