@@ -96,10 +96,12 @@ class _TooOften(Exception):  # noqa: N818 (it is no error, see the note of that 
 
 
 class _Fit(NamedTuple):
-    """That a group can compute a target: the first phase in which it can, and the costly elements that it computes for it."""
+    """That a group can compute a target: the first phase in which it can, and what it computes for it there."""
 
     phase: int
+    computed: list[Node]
     costly: list[Node]
+    """Those of the computed ones that cost something for each element."""
 
 
 class _Fuser:
@@ -176,32 +178,33 @@ class _Fuser:
         """Put a target into the first group that it can join, or into one of its own."""
         while True:
             try:
-                group, costly = self._home(kind, target, domain, axes)
+                group, fit = self._home(kind, target, domain, axes)
                 break
             except _TooOften as found:
                 self.stored.add(found.node)
                 self._store(found.node)
-        for node in costly:
+        for node in fit.costly:
             self.phases.setdefault((group.number, node), set()).add(target.phase)
+        group.computed.update(fit.computed)
         group.targets.append(target)
         if target.into is not None:
             self.fused.made[target.into.buffer] = group.number
 
-    def _home(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> tuple[Group, list[Node]]:
-        """The group that a target goes to, and the costly elements that it will compute for it.  Errors: `_TooOften`."""
+    def _home(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> tuple[Group, _Fit]:
+        """The group that a target goes to.  Errors: `_TooOften`."""
         for group in self.fused.groups:
             if kind == group.kind == "loops":
-                costly = self._joins(group, target, domain, axes)
-                if costly is not None:
-                    return group, costly
+                fit = self._joins(group, target, domain, axes)
+                if fit is not None:
+                    return group, fit
         group = Group(kind, domain, axes, len(self.fused.groups))
-        fit = _Fit(0, []) if kind == "matmul" else self._fits(group, target)
+        fit = _Fit(0, [], []) if kind == "matmul" else self._fits(group, target)
         assert fit is not None, f"{target.node!r} fits in no group"
         self.fused.groups.append(group)
-        return group, fit.costly
+        return group, fit
 
-    def _joins(self, group: Group, target: Target, domain: Shape, axes: tuple[int, ...]) -> list[Node] | None:
-        """Make the target one of the group's if it can be: the costly elements for it, or None.  Errors: `_TooOften`."""
+    def _joins(self, group: Group, target: Target, domain: Shape, axes: tuple[int, ...]) -> _Fit | None:
+        """Settle how a target is computed in a group, None if it cannot be.  Errors: `_TooOften`."""
         if target.role == "reduce":
             if domain != group.domain or (group.axes and axes != group.axes):
                 return None
@@ -210,7 +213,7 @@ class _Fuser:
                 return None
             group.axes = axes
             target.phase = fit.phase
-            return fit.costly
+            return fit
         roles: list[Role] = ["element"] if domain == group.domain else []
         if group.axes and group.row_map(domain) is not None:
             roles.append("row")
@@ -219,7 +222,7 @@ class _Fuser:
             fit = self._fits(group, target)
             if fit is not None:
                 target.phase = 0 if role == "row" else fit.phase
-                return fit.costly
+                return fit
         target.role = "element"
         return None
 
@@ -248,13 +251,13 @@ class _Fuser:
         for node, count in maps.items():
             if node is target.node:
                 continue
-            if count > REPEATS and node not in self.stored and (node.op in ROWS or node.op in ("cast", "gather")):
-                raise _TooOften(node)
-            if node in elements and len(self.phases.get((group.number, node), set()) - {phase}) >= PHASES:
+            repeated = count > REPEATS and (node.op in ROWS or node.op in ("cast", "gather"))
+            phases = self.phases.get((group.number, node), set()) if node in elements else set()
+            if repeated or len(phases - {phase}) >= PHASES:
                 if node in self.stored:
                     return None
                 raise _TooOften(node)
-        return _Fit(phase, elements)
+        return _Fit(phase, list(maps), elements)
 
     def _there(self, source: Node, group: Group) -> bool:
         """Whether what a gather reads is in memory before the group runs."""

@@ -54,13 +54,17 @@ class Target:
 
 @dataclass(slots=True)
 class Group:
-    """One kernel: its domain (a loop for each dimension), the axes that are reduced or scanned, and the targets."""
+    """One kernel: its domain (a loop for each dimension), the axes that are reduced or scanned, and the targets.
+
+    ``computed`` are the nodes that it computes for them, and goes on computing if a later group stores one.
+    """
 
     kind: Kind
     domain: Shape
     axes: tuple[int, ...]
     number: int
     targets: list[Target] = field(default_factory=list)
+    computed: set[Node] = field(default_factory=set)
 
     @property
     def rows(self) -> tuple[int, ...]:
@@ -120,7 +124,9 @@ class Fused:
         made = self.made.get(view.buffer, -1)  # parameters are there before all groups
         if made < group.number:
             return "load"
-        if made > group.number or group.kind != "loops":
+        if made > group.number:
+            return "inline" if node in group.computed else "refused"
+        if group.kind != "loops":
             return "refused"
         if node.op == "reduce":
             here = any(each.node is node and each.role == "reduce" for each in group.targets)
