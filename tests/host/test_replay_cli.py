@@ -141,6 +141,21 @@ def test_a_plot_has_belady_beside_the_policies(trace: str, tmp_path: Path, capsy
     assert len({run["limit"] for run in found["runs"]}) >= 5
 
 
+def test_the_line_of_a_plot_is_that_of_who_knows_the_future(
+    trace: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[Any] = []
+    monkeypatch.setattr("lifetimes.cli.replay.check_plot_file", lambda path: None)
+    monkeypatch.setattr("lifetimes.cli.replay.plot_curves", lambda curves, path, title: drawn.append(curves))
+    words = ("--backend", "null", "--limit", "64KiB,96KiB", "--plot", str(tmp_path / "misses.svg"))
+    asked = figures(capsys, trace, *words, "--policy", "lru,belady", "--table", "judy,dict")
+    ratios = {(run["policy"], run["limit"]): run["miss_ratio"] for run in asked["runs"]}
+    figures(capsys, trace, *words)
+    for curves in drawn:
+        assert {(name, limit): ratio for name, points in curves.items() for limit, ratio in points} == ratios
+    assert all(ratios["belady", limit] < ratios["lru", limit] for limit in (65536, 98304))
+
+
 def test_a_policy_from_where_the_user_stands(trace: str, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(MINE)
     words = ["replay", trace, "--backend", "null", "--policy", "mine:Newest,lru", "--limit", "64KiB", "--json"]
