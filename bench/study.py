@@ -76,7 +76,7 @@ def stamp() -> str:
     """Where and when, in a sentence."""
     machine = describe_machine()
     load = machine["load"]
-    busy = f", load {load[0]:.1f}" if load else ""
+    busy = f", shared with other work (load {load[0]:.1f})" if load and load[0] > 1.5 else ""
     return (
         f"Measured {datetime.now(UTC):%Y-%m-%d} on {machine['cpu']}, {machine['cores']} cores{busy}, "
         f"Python {platform.python_version()}."
