@@ -140,11 +140,12 @@ class Entry:
         if sums[state] > peaks[state]:
             peaks[state] = sums[state]
 
-    def attach(self, block: Block) -> None:
-        """The entry's content lives in this block from now on."""
+    def attach(self, block: Block, upload: Ticket | None = None) -> None:
+        """The entry's content lives in this block from now on, or will when ``upload`` has completed."""
         counters = self.home.counters
         block.owner = self.key
         self.block = block
+        self.last_write = upload  # in one step with the block, which gets it back as its ticket
         counters.resident += 1
         counters.resident_bytes += self.nbytes
 

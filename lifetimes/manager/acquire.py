@@ -225,10 +225,8 @@ def bring(manager: Manager, entry: Entry, blocks: dict[int, Block], stream: Time
                 if entry.upload is before:
                     _note_upload(entry, block, stream)
         with lock:
-            ticket = entry.upload
-            entry.attach(blocks.pop(entry.key))
+            entry.attach(blocks.pop(entry.key), entry.upload)
             entry.become(CLEAN)
-            entry.last_write = ticket
             entry.checked = UNSEEN
             entry.earlier = None
             entry.reads = {}

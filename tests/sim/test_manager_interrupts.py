@@ -61,6 +61,8 @@ class Scene:
         manager.statistics()
         manager.check_invariants()
         assert not manager.pinned, what
+        manager.reclaim("idle")  # what is given back while work is in flight on it, the device tells
+        assert not self.driver.violations, what
         for key, content in self.content.items():
             if manager.table.get(key) is not None:
                 assert np.array_equal(manager.read(key, np.empty(SIZE, np.uint8)), content), f"{what}: array #{key}"

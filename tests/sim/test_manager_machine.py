@@ -43,7 +43,7 @@ class Spilling(ManagerMachine):
 
     def manager_options(self) -> dict[str, Any]:
         self.folder = tempfile.mkdtemp(prefix="lifetimes-machine-")
-        return {"host_limit": 12 << 10, "spill_dir": self.folder}
+        return {"host_limit": 4 << 10, "spill_dir": self.folder}
 
     def teardown(self) -> None:
         try:

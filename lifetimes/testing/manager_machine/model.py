@@ -54,8 +54,8 @@ class Open:
 class MachineModel(RuleBasedStateMachine):
     """The manager, the device below it, and what each array must contain."""
 
-    total = 24 << 10
-    """Bytes of the simulated device."""
+    total = 10 << 10
+    """Bytes of the simulated device, a few arrays' worth."""
     manual: ClassVar[bool] = False
     """Whether a wait for unfinished work is refused instead of letting time pass."""
     settled: ClassVar[bool] = False

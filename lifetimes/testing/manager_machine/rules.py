@@ -34,10 +34,11 @@ class UsesAndMoves(MachineModel):
 
     # Arrays come and go.
 
-    @initialize(nbytes=st.integers(1, 3000))
-    def first(self, nbytes: int) -> None:
+    @initialize(sizes=st.lists(st.integers(1, 3000), min_size=3, max_size=6))
+    def first(self, sizes: list[int]) -> None:
         """There is always something to begin with."""
-        self.add(nbytes, True, True)
+        for nbytes in sizes:
+            self.add(nbytes, True, True)
 
     @rule(
         nbytes=st.one_of(st.sampled_from([0, 1, 256, 1024]), st.integers(0, 6000)),
@@ -221,7 +222,7 @@ class UsesAndMoves(MachineModel):
         if self.attempt(lambda: self.manager.reclaim(level)) and level == "evict" and not self.open and not self.manual:
             assert self.manager.memory.pool.held_bytes == 0
 
-    @rule(hard=st.one_of(st.none(), st.integers(1, 24 << 10)))
+    @rule(hard=st.one_of(st.none(), st.integers(1, 12 << 10)))
     def hard_limit(self, hard: int | None) -> None:
         """At once or not at all."""
         before = self.manager.memory.limit
@@ -231,7 +232,7 @@ class UsesAndMoves(MachineModel):
         except BusyError:
             assert self.manager.memory.limit == before
 
-    @rule(soft=st.one_of(st.none(), st.integers(1, 24 << 10)))
+    @rule(soft=st.one_of(st.none(), st.integers(1, 12 << 10)))
     def soft_limit(self, soft: int | None) -> None:
         """As pins drop."""
         self.attempt(lambda: self.manager.set_limit(soft=soft))
