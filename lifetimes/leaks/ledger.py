@@ -102,10 +102,34 @@ def device_of(cell: cells.Cell, known: dict[int, str | None] | None = None) -> s
     ``known`` remembers answers by key, for many questions at once.
     """
     known = {} if known is None else known
-    key = cell.key
-    if key not in known:
-        known[key] = cell.label if cell.kind == "device" else _inherited(cell, known)
-    return known[key]
+    if cell.key not in known:
+        if any(parent.key not in known for parent in cell.parents):
+            for each in _ancestors(cell, known):
+                known[each.key] = _device_of(each, known)
+        known[cell.key] = _device_of(cell, known)
+    return known[cell.key]
+
+
+def _device_of(cell: cells.Cell, known: dict[int, str | None]) -> str | None:
+    """The answer for a cell whose parents are known."""
+    if cell.kind == "device":
+        return cell.label
+    for parent in cell.parents:
+        if known[parent.key] is not None:
+            return known[parent.key]
+    return cell.label if cell.kind == "context" else None
+
+
+def _ancestors(cell: cells.Cell, known: dict[int, str | None]) -> list[cells.Cell]:
+    """Those that are not known, parents first, which are older.  A loop, so depth does not matter."""
+    found: dict[int, cells.Cell] = {}
+    waiting = list(cell.parents)
+    while waiting:
+        each = waiting.pop()
+        if each.key not in known and each.key not in found:
+            found[each.key] = each
+            waiting += each.parents
+    return [found[key] for key in sorted(found)]
 
 
 def holds(cell: cells.Cell) -> list[str]:

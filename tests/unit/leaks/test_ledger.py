@@ -11,8 +11,10 @@ from typing import Any
 
 import pytest
 
-from lifetimes import Lifetime, diff, live, scope, snapshot
-from lifetimes.leaks import LiveThing, Snapshot, group
+from lifetimes import Lifetime, diff, live, scope, snapshot, why
+from lifetimes.cell import live as cells
+from lifetimes.leaks import History, LiveThing, Snapshot, group
+from lifetimes.leaks.ledger import row_of
 from lifetimes.leaks.snapshots import of_rows
 from lifetimes.origins import record_at_least
 
@@ -55,6 +57,20 @@ def test_filters(some: dict[str, Any]) -> None:
     assert live(made_at="somewhere else.py") == []
     assert live(older_than=3600) == []
     assert {a, b} <= keys(live(thread="Main*", state="live"))
+
+
+def test_depth_does_not_matter() -> None:
+    with History() as history:
+        chain = [Lifetime("c", kind="context", label="far above")]
+        for _ in range(3000):
+            chain.append(Lifetime("x", kind="deep", parents=chain[-1:]))
+    assert {row.device for row in live(kind="deep")} == {"far above"}
+    assert snapshot()[-1].device == "far above"
+    assert row_of(cells[chain[-1].key]).device == "far above"
+    assert history.recording().sites[-1].device == "far above"
+    first = chain[1].key
+    del chain[1:-1]
+    assert why(first).reason == "child"
 
 
 def test_a_row_says_what_holds_a_thing(some: dict[str, Any]) -> None:
