@@ -53,12 +53,15 @@ def test_against_an_oracle(steps: list[tuple[str, int, bool]]) -> None:
         recording.sites,
     )
     assert list(again.times) == pytest.approx(list(recording.times), abs=1e-6)
-    check_trace(as_chrome(recording))
+    assert sorted(check_trace(as_chrome(recording))) == sorted(recording.keys[number] for number in alive)
 
 
-def check_trace(trace: dict[str, Any]) -> None:
-    """What the format demands: each bar that ends has begun, times do not go back, every event names its process."""
-    begun: list[object] = []
+def check_trace(trace: dict[str, Any]) -> list[int]:
+    """What the format demands: each bar that ends has begun, times do not go back, every event names its process.
+
+    Returns the keys of what has not ended.
+    """
+    begun: list[tuple[str, int, str]] = []
     last = 0.0
     for event in trace["traceEvents"]:
         assert "pid" in event
@@ -75,6 +78,7 @@ def check_trace(trace: dict[str, Any]) -> None:
         else:
             assert all(value >= 0 for value in event["args"].values())
     json.dumps(trace)
+    return [key for _, key, _ in begun]
 
 
 def test_what_is_alive_at_the_start_counts() -> None:
