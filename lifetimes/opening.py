@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import os
 from typing import Any
 
 from lifetimes import registry
@@ -24,6 +25,11 @@ def open(
     index: int | str = 0,
     *,
     memory_limit: int | str | None = None,
+    soft_limit: int | str | None = None,
+    host_limit: int | str | None = None,
+    spill_dir: str | os.PathLike[str] | None = None,
+    pool_bytes: int | str | None = None,
+    pool_age: float | None = None,
     table: Any = "dict",
     address_table: Any = None,
     policy: Any = "lru",
@@ -36,7 +42,9 @@ def open(
     ``index`` counts its devices, or is a pattern: the first device in whose name and version it occurs, as in ``"*nvidia*"``
     or ``"pocl 3"``, upper and lower case alike.
     ``memory_limit`` bounds what arrays and held blocks may take of the device: bytes, ``"64MiB"``, ``"90%"``, or None for all
-    of it.  ``table``, ``address_table`` (ordered) and ``policy`` are names, import paths ``"package.module:Name"`` or objects.
+    of it; ``soft_limit`` is aimed at.  ``host_limit`` bounds the copies of arrays in host memory, and what is beyond it goes
+    to files in ``spill_dir`` (None: there are none).  ``pool_bytes`` and ``pool_age`` (seconds) cap what is held for reuse.
+    ``table``, ``address_table`` (ordered) and ``policy`` are names, import paths ``"package.module:Name"`` or objects.
     ``stacks`` ("off", "line", "full") says what is remembered of where things are made; None leaves it as it is.
 
     Errors: `BackendError` for an unknown or unusable back end or index, `ValueError` and `TypeError` for the rest, each with
@@ -58,7 +66,17 @@ def open(
     try:
         driver, label = _driver_of(backend, index)
         device = Device(
-            driver, label=label, memory_limit=memory_limit, table=table, address_table=address_table, policy=policy
+            driver,
+            label=label,
+            memory_limit=memory_limit,
+            soft_limit=soft_limit,
+            host_limit=host_limit,
+            spill_dir=spill_dir,
+            pool_bytes=pool_bytes,
+            pool_age=pool_age,
+            table=table,
+            address_table=address_table,
+            policy=policy,
         )
     except BaseException:
         if get_stacks() != before:
@@ -94,7 +112,9 @@ def find_device(backend: Backend, pattern: str) -> int:
         if device.matches(pattern):
             return device.index
     there_are = "; ".join(f"{device.index}: {device.name} {device.version}".rstrip() for device in devices)
-    raise BackendError(f"no device of the back end {backend.name!r} matches {pattern!r}; there are {there_are or 'none'}")
+    raise BackendError(
+        f"no device of the back end {backend.name!r} matches {pattern!r}; there are {there_are or 'none'}"
+    )
 
 
 def current_device() -> Device:

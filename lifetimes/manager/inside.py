@@ -70,10 +70,10 @@ class Inside:
             parse_limit(memory_limit, self.total),
             address_table or tables.default_ordered(),
             pool_bytes=None if pool_bytes is None else parse_size(pool_bytes, "pool_bytes"),
-            pool_age=pool_age,
+            pool_age=None if pool_age is None else _seconds(pool_age, "pool_age"),
         )
         soft = None if soft_limit is None else parse_limit(soft_limit, self.total, "soft_limit")
-        self.pin_timeout = pin_timeout
+        self.pin_timeout = _seconds(pin_timeout, "pin_timeout")
         self.collect_garbage = collect_garbage
         self.counters = Counters()
         manager = self._manager()
@@ -240,6 +240,14 @@ class Inside:
         timeline = Timeline(self.driver, slot[0])
         self.own_streams.append(timeline)
         return timeline
+
+
+def _seconds(value: object, what: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise TypeError(f"{what} is a number of seconds, not {type(value).__name__} {value!r}")
+    if not value >= 0:
+        raise ValueError(f"{what} is a number of seconds from 0 on, not {value!r}")
+    return float(value)
 
 
 def _nothing(key: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from heapq import nlargest
 from typing import TYPE_CHECKING, Final
 
+from lifetimes.cell import live
 from lifetimes.entry import STATE_NAMES
 from lifetimes.errors import OutOfMemory
 from lifetimes.locks import lock
@@ -51,8 +52,8 @@ class Shortage(Exception):  # noqa: N818 (a state of affairs; what the user sees
             ]
             more = counters.resident - len(rows)
         for key, row in rows:
-            origin = origin_of(key)
-            lines.append(f"  {row}" + (f", made at {origin}" if origin else ""))
+            origin = origin_of(live.get(key))  # arrays of a device have the keys of their cells
+            lines.append(f"  {row}" + (f", made at {origin.line}" if origin is not None else ""))
         if more > 0:
             lines.append(f"  and {more} smaller ones")
         if manager.host_store.trouble:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import contextlib
 import gc
 import random
+import threading
 from collections.abc import Iterator
 from typing import Any, NoReturn
 
 import numpy as np
 import pytest
 
+from lifetimes.device import Device
 from lifetimes.errors import BackendError, CleanupWarning, OutOfMemory
 from lifetimes.manager import Manager
 from lifetimes.manager.eviction import TRIES
 from lifetimes.manager.shortage import Shortage
+from lifetimes.origins import get_stacks, set_stacks
 from lifetimes.policies.lru import LRUPolicy
 from lifetimes.testing.sim import SimDriver
 from tests.unit.memory.scene import SIZE, Gate, Scene, Thread
@@ -163,7 +166,10 @@ def test_without_host_memory_what_needs_no_copy_goes() -> None:
     written = [scene.add(None) for _ in range(20)]
     for key in written:
         scene.write(key, 70, "w")
-    clean, extra = scene.add(1, copy=False), scene.add(2)  # the first has host memory of its own, the second all there is
+    clean, extra = (
+        scene.add(1, copy=False),
+        scene.add(2),
+    )  # the first has host memory of its own, the second all there is
     scene.touch(clean)
     scene.driver.run_until_idle()
     scene.touch(extra)
@@ -367,6 +373,23 @@ def test_each_rung_is_tried_in_order_and_counted() -> None:
         pass
     assert "tried: pool, driver, drain, purge, evict, copy-back, in-flight, hooks, collect" in str(caught.value)
     scene.close()
+
+
+def test_the_error_says_where_the_arrays_were_made() -> None:
+    before = get_stacks()
+    set_stacks("line")
+    try:
+        with Device(SimDriver(8 * SIZE), memory_limit=2 * SIZE, collect_garbage=False) as device:
+            weights = device.empty(2 * SIZE, "u1", label="weights")
+            with device.use(write=[weights]), pytest.raises(OutOfMemory) as caught:
+                with device.use(write=[device.empty(SIZE, "u1")]):
+                    pass
+    finally:
+        set_stacks(before)
+    text = str(caught.value)
+    assert f"'weights': 2 KiB, dirty, in use by thread {threading.get_ident()}" in text
+    assert f"made at {__file__}:" in text
+    assert "in test_the_error_says_where_the_arrays_were_made" in text
 
 
 def test_the_error_says_who_holds_what_and_keeps_nothing_alive() -> None:

@@ -9,6 +9,7 @@ import threading
 import types
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -79,6 +80,17 @@ REFUSED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"memory_limit": TOTAL + 1}, ValueError, f"more than the {TOTAL} bytes"),
     ({"memory_limit": 2**70}, ValueError, "more than"),
     ({"memory_limit": "1GB"}, ValueError, "more than"),
+    ({"soft_limit": 0}, ValueError, "soft_limit"),
+    ({"soft_limit": "101%"}, ValueError, "no share"),
+    ({"host_limit": 0}, ValueError, "host_limit"),
+    ({"host_limit": "lots"}, ValueError, "'lots' is no size"),
+    ({"host_limit": 1.5}, TypeError, "float"),
+    ({"spill_dir": "/dev/null/below"}, BackendError, "name a directory that this process may write to"),
+    ({"spill_dir": 3}, TypeError, "int"),
+    ({"pool_bytes": -1}, ValueError, "pool_bytes"),
+    ({"pool_age": -1}, ValueError, "pool_age"),
+    ({"pool_age": float("nan")}, ValueError, "nan"),
+    ({"pool_age": "1 s"}, TypeError, "pool_age"),
     # tables and policies
     ({"table": "hash"}, ValueError, r"'hash'.*dict, sorted, judy"),
     ({"table": "no.such:Table"}, ValueError, r"no\.such:Table"),
@@ -119,7 +131,7 @@ def test_bad_input_is_refused_and_leaves_nothing_open(
 def test_the_host_refuses_the_same(options: dict[str, Any], error: type[Exception], says: str) -> None:
     if options in ({"memory_limit": "1GB"}, {"memory_limit": TOTAL + 1}):
         pytest.skip("the host has more than that")
-    if error is BackendError:
+    if "index" in options and error is BackendError:
         says = "only device 0"
     says = "more than" if str(TOTAL) in says else says
     with pytest.raises(error, match=says):
@@ -188,6 +200,24 @@ def test_without_a_limit_nothing_is_evicted_and_more_than_the_limit_is_refused(b
             assert address
         with pytest.raises(OutOfMemory):
             device.empty(2, "u1")
+
+
+def test_arrays_for_which_there_is_no_room_on_the_host_either_go_to_files(backend: Counting, tmp_path: Path) -> None:
+    with lifetimes.open(
+        backend,
+        memory_limit="4KiB",
+        soft_limit="3KiB",
+        host_limit="4KiB",
+        spill_dir=tmp_path,
+        pool_bytes="1KiB",
+        pool_age=60,
+    ) as device:
+        arrays = [device.asarray(np.full(128, at, np.float64)) for at in range(12)]
+        assert [array.numpy()[0] for array in arrays] == list(range(12))
+        assert device.statistics().spilled >= 8
+        assert device.statistics().soft_limit == 3072
+        assert len(list(tmp_path.glob("*/*.spill"))) >= 8
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_names_paths_classes_and_objects(backend: Counting) -> None:
