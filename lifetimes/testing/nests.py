@@ -52,8 +52,9 @@ def run_lowered(
                 np.matmul(left, right, out=out)
         else:
             pieces = [piece for kernel in step for piece in cut(kernel)]
-            for piece in reversed(pieces):
-                _Run(piece, memory, firsts).run()
+            with np.errstate(all="ignore"):
+                for piece in reversed(pieces):
+                    _Run(piece, memory, firsts).run()
     return [memory[buffer].reshape(out.shape) for buffer, out in zip(fused.outs, function.outs, strict=True)]
 
 
@@ -159,14 +160,13 @@ class _Run:
         loops = self.kernel.sizes
         rows = loops[: self.nest.outer]
         args = [np.broadcast_to(self._value(arg), loops).reshape(*rows, -1) for arg in reduction.args]
-        with np.errstate(all="ignore"):
-            if reduction.kind.startswith("arg"):
-                at = getattr(np, reduction.kind)(args[0], axis=-1)
-                found = np.take_along_axis(args[1], at[..., None], -1)[..., 0]
-            elif reduction.kind in ("sum", "prod"):
-                found = getattr(np, reduction.kind)(args[0], axis=-1, dtype=reduction.dtype)
-            else:
-                found = getattr(np, reduction.kind)(args[0], axis=-1)
+        if reduction.kind.startswith("arg"):
+            at = getattr(np, reduction.kind)(args[0], axis=-1)
+            found = np.take_along_axis(args[1], at[..., None], -1)[..., 0]
+        elif reduction.kind in ("sum", "prod"):
+            found = getattr(np, reduction.kind)(args[0], axis=-1, dtype=reduction.dtype)
+        else:
+            found = getattr(np, reduction.kind)(args[0], axis=-1)
         return np.asarray(found).reshape(*rows, *[1] * len(self.inner))
 
     def _store(self, store: Store, loops: int) -> None:
@@ -181,7 +181,6 @@ class _Run:
         memory = self.memory[self.kernel.pointers[store.access][0]]
         assert memory.dtype == value.dtype == np.dtype(self.nest.accesses[store.access].dtype)
         if store.add:
-            with np.errstate(all="ignore"):
-                np.add.at(memory, places, value)
+            np.add.at(memory, places, value)
         else:
             memory[places] = value

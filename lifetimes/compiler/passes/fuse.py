@@ -13,7 +13,7 @@ fits in, and the target looks for a group again.  So long chains of rows, or of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
@@ -50,19 +50,20 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
     Arguments come first, so whether a reshape is a view is known when it is reached.
     """
     views = {node: View(0, 0, own) for node, own in zip(function.params, strides, strict=True) if own is not None}
+    copies: dict[Node, View] = {}
     stored: set[Node] = set()
     costly: set[Node] = set()
     results = {peeled(out) for out in function.outs}
 
     def store(node: Node) -> None:
         stored.add(node)
-        views[node] = View(0, 0, contiguous(node.shape))
+        (copies if node.op == "param" else views)[node] = View(0, 0, contiguous(node.shape))
 
     for node in function.nodes():
         arg = node.args[0] if node.args else node
         # Arguments that the node reads from memory.
         if node.op == "reshape" and splits(node) is None:
-            if arg not in views or view_of(node, views[arg]) is None:
+            if _in_memory(node, views, copies) is None:
                 store(arg)
         elif node.op == "gather" or (node.op == "broadcast" and arg in costly and node.size >= GROWS * arg.size):
             if arg not in views:
@@ -74,13 +75,21 @@ def _stored(function: Function, strides: Sequence[tuple[int, ...] | None]) -> se
         # The node itself.
         if node.op in MEMORY_ONLY or (node in results and node.op not in ("param", "const")):
             store(node)
-        elif is_view(node) and arg in views:
-            view = view_of(node, views[arg])
+        elif is_view(node):
+            view = _in_memory(node, views, copies)
             if view is not None:
                 views[node] = view
         if node not in views and (_is_costly(node) or any(each in costly for each in node.args)):
             costly.add(node)
     return stored
+
+
+def _in_memory(node: Node, views: Mapping[Node, View], copies: Mapping[Node, View]) -> View | None:
+    """Where the elements of a view operation lie, if they do.  A reshape may be of the copy of a parameter."""
+    (arg,) = node.args
+    found = copies.get(arg) if node.op == "reshape" else None
+    found = found or views.get(arg)
+    return None if found is None else view_of(node, found)
 
 
 def _is_costly(node: Node) -> bool:
@@ -123,10 +132,8 @@ class _Fuser:
         for node in fused.function.nodes():
             if node in self.stored:
                 self._store(node)
-            elif is_view(node) and node.args[0] in fused.views:
-                arg = node.args[0]
-                whole = self.copies.get(arg) if node.op == "reshape" else None
-                view = view_of(node, whole or fused.views[arg])
+            elif is_view(node):
+                view = _in_memory(node, fused.views, self.copies)
                 if view is not None:
                     fused.views[node] = view
         for out in fused.function.outs:
