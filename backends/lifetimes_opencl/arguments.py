@@ -29,12 +29,13 @@ class Arguments:
     Errors: `BackendError` for a wrong number or kind of arguments.
     """
 
-    __slots__ = ("_args", "_blocks", "_function", "misplaced", "objects", "packed")
+    __slots__ = ("_blocks", "_function", "_local_memory", "_placed", "misplaced", "objects", "packed")
 
-    def __init__(self, blocks: Blocks, function: OpenCLKernel, args: Sequence[Any]) -> None:
+    def __init__(self, blocks: Blocks, local_memory: int, function: OpenCLKernel, args: Sequence[Any]) -> None:
         self._blocks = blocks
+        self._local_memory = local_memory  # bytes that the device has
         self._function = function
-        self._args = args
+        self._placed: list[Block] = []  # where the pointers point to, but for starts of shared memory
         self.objects: list[Any] = []
         self.packed: list[Any] = []
         self.misplaced: list[Misplaced] = []
@@ -55,7 +56,7 @@ class Arguments:
                 else:
                     self._pointer(index, value, parameter)
             elif parameter.kind == LOCAL:
-                self.objects += (index, cl.LocalMemory(value) if isinstance(value, int) else value)
+                self.objects += (index, self._local(value, parameter) if isinstance(value, int) else value)
             else:
                 packed = parameter.pack(value)
                 if packed.__class__ is bytes:
@@ -80,6 +81,15 @@ class Arguments:
         block, offset = self._blocks.find(address, 0)
         self._place(index, block, offset, parameter.const)
 
+    def _local(self, nbytes: int, parameter: Parameter) -> Any:
+        """PoCL takes any size, and ends the process."""
+        if not 1 <= nbytes <= self._local_memory:
+            raise BackendError(
+                f"the parameter {parameter.name!r} of {self._function.name!r} takes a size of local memory in bytes; the "
+                f"device has {self._local_memory:,}, so it cannot be {nbytes:,}"
+            )
+        return cl.LocalMemory(nbytes)
+
     def _unknown(self, index: int, value: Any) -> None:
         """An argument for a parameter about which nothing is known."""
         if isinstance(value, int) and not isinstance(value, bool):
@@ -90,6 +100,7 @@ class Arguments:
         self.objects += (index, pack_unknown(value, index))
 
     def _place(self, index: int, block: Block, offset: int, const: bool) -> None:
+        self._placed.append(block)
         if isinstance(block, SvmBlock):
             self.objects += (index, block.at(offset))
         elif not offset:
@@ -103,7 +114,7 @@ class Arguments:
             if each.offset % alignment == 0:
                 each.part = each.block.buffer.get_sub_region(each.offset, each.block.nbytes - each.offset)
                 each.const = True  # nothing to put back
-            elif self._shared(each.block) and not each.const:
+            elif not each.const and self._placed.count(each.block) > 1:
                 raise BackendError(
                     f"two arguments of {self._function.name!r} lie in one buffer, one of them at the offset {each.offset}, "
                     f"which this device cannot pass as it is; it must be a multiple of {alignment}"
@@ -111,10 +122,6 @@ class Arguments:
             else:
                 each.copy_here(context, stream)
             self.objects += (each.index, each.part)
-
-    def _shared(self, block: Block) -> bool:
-        inside = [self._blocks.enclosing(value) for value in self._args if isinstance(value, int)]
-        return sum(each is block for each in inside) > 1
 
     def put_back(self, stream: OpenCLStream) -> None:
         """After the launch: what kernels wrote to copies goes to where it belongs."""
@@ -142,9 +149,8 @@ class Misplaced:
         stream.enqueue(raw._enqueue_copy_buffer, args, (self.block, self.part))
 
     def put_back(self, stream: OpenCLStream) -> None:
-        """Copy the part back, or at least hold it until the kernel is done."""
+        """Copy the part back, where the kernel may have changed it."""
         if self.const:
-            stream.enqueue(raw._enqueue_marker, (stream.queue,), (self.block, self.part))
             return
         nbytes = self.block.nbytes - self.offset
         args = (stream.queue, self.part, self.block.buffer, nbytes, 0, self.offset, None)

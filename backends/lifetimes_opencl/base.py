@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import threading
 from typing import Any, Final, NoReturn
 
 from lifetimes.errors import BackendError, ClosedError, OwnershipError
 from lifetimes_opencl.blocks import ALIGNMENT, SVM_ALIGNMENT
 from lifetimes_opencl.failures import OUT_OF_MEMORY, translate
 from lifetimes_opencl.runtime import cl
-from lifetimes_opencl.streams import DESTROYED, Mark, OpenCLEvent, OpenCLStream
+from lifetimes_opencl.streams import DESTROYED, Borrowed, Mark, OpenCLEvent, OpenCLStream
 from lifetimes_opencl.table import Blocks
 
 __all__ = ["DriverBase"]
@@ -40,6 +39,7 @@ class DriverBase:
             largest -= ALIGNMENT - SVM_ALIGNMENT  # what it takes to align a block
         total = total if limit is None else min(limit, total)
         self.max_allocation = min(largest, total)
+        self.local_memory = int(device.local_mem_size)
         self.buffer_alignment = max(1, int(device.mem_base_addr_align) // 8)
         self.blocks = Blocks(total, self.max_allocation)
         self.shared_virtual_memory = memory != "buffers"  # whether addresses are the runtime's own
@@ -47,8 +47,7 @@ class DriverBase:
         self._refusal = ""  # not empty: why every call is refused
         self._process = os.getpid()
         self._streams: set[OpenCLStream] = set()
-        self._borrowed: dict[int, OpenCLStream] = {}  # other people's queues in use, by their pointer
-        self._opening = threading.Lock()
+        self._borrowed = Borrowed()
 
     def _refuse(self) -> NoReturn:
         raise ClosedError(f"this OpenCL driver {self._refusal}; open the device again for a new one")
@@ -74,22 +73,16 @@ class DriverBase:
         self._stream(handle)
 
     def _borrow(self, queue: Any) -> OpenCLStream:
-        known = self._borrowed.get(queue.int_ptr)
+        known = self._borrowed.find(queue)
         if known is not None:
             return known
         if queue.context != self.context:
             raise OwnershipError(f"{queue!r} belongs to another context than {self!r}")
         if queue.properties & cl.command_queue_properties.OUT_OF_ORDER_EXEC_MODE_ENABLE:
             raise BackendError(f"{queue!r} is out of order; a stream is a queue that keeps its order")
-        for stream in list(self._borrowed.values()):
-            self._forget_idle(stream)
-        return self._borrowed.setdefault(queue.int_ptr, OpenCLStream(queue, borrowed=True))
-
-    def _forget_idle(self, stream: OpenCLStream) -> None:
-        """Let go of somebody else's queue once nothing of ours is in it."""
-        stream.let_go()
-        if stream.borrowed and not stream.pending and stream.end_calls():
-            self._borrowed.pop(stream.queue.int_ptr, None)
+        for stream in self._borrowed.streams():
+            self._borrowed.forget(stream)
+        return self._borrowed.add(queue)
 
     def _mark(self, event: Any) -> Mark | None:
         """The mark of an event handle.  Errors: `BackendError` for what is no live event."""

@@ -31,17 +31,20 @@ atexit.register(_exiting.append, True)
 class Job:
     """One function on its way."""
 
-    __slots__ = ("after", "args", "before", "function", "outcome")
+    __slots__ = ("_claimable", "_todo", "after", "barrier", "before", "outcome")
 
     def __init__(self, function: Callable[..., object], args: tuple[object, ...], after: Any) -> None:
-        self.function: Callable[..., object] | None = function
-        self.args = args
+        self._todo = [(function, args)]
+        self._claimable = [True]
         self.before: Any = None  # the marker
         self.after = after  # the user event
+        self.barrier: Any = None  # what waits for it; held until it is set, Note [Held] in streams.py
         self.outcome = Outcome()
 
     def run(self) -> None:
-        """Wait for what stands before it, call it, let what stands behind it go on."""
+        """Wait for what stands before it, call it, let what stands behind it go on; nothing if it was taken back."""
+        if not self._claim():
+            return
         try:
             self.before.wait()
         except cl.Error:  # a command before it has failed, which the next event tells
@@ -50,18 +53,26 @@ class Job:
             self._call()
         except BaseException as error:  # SystemExit too: the thread stays
             self.outcome.failures.append(CallFailure(error))
-        self.outcome.done = True
-        self.let_through()
+        self._let_through()
+
+    def take_back(self) -> None:
+        """Let what stands behind it go on without it, unless its thread has begun with it: then it is run."""
+        if self._claim():
+            self._let_through()
+
+    def _claim(self) -> bool:
+        try:
+            return self._claimable.pop()
+        except IndexError:
+            return False
 
     def _call(self) -> None:
         # In a frame of its own, and out of the job: nothing may hold the arguments when the next command starts.
-        function, args = self.function, self.args
-        self.function, self.args = None, ()
-        if function is not None:
-            function(*args)
+        function, args = self._todo.pop()
+        function(*args)
 
-    def let_through(self) -> None:
-        """Let what stands behind the function go on."""
+    def _let_through(self) -> None:
+        self.outcome.done = True
         self.after.set_status(COMPLETE)
 
 

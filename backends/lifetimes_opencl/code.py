@@ -60,10 +60,14 @@ class CodeCalls(DriverBase):
         try:
             kernel = function.take()
             try:
-                if plan is None or len(args) != plan.count or not plan.fill(kernel, self.blocks.pointers, args):
-                    return self._launch_the_long_way(function, kernel, size, args, checked)
-                if 0 not in size:
-                    raw.enqueue_nd_range_kernel(checked.queue, kernel, size, None, None, None, False, False)
+                used = None
+                if plan is not None and len(args) == plan.count:
+                    used = plan.fill(kernel, self.blocks.pointers, args)
+                if used is None:
+                    self._launch_the_long_way(function, kernel, size, args, checked)
+                elif 0 not in size:
+                    enqueued = (checked.queue, kernel, size, None, None, None, False, False)
+                    checked.enqueue(raw.enqueue_nd_range_kernel, enqueued, used)
             finally:
                 function.spare.append(kernel)
         except cl.Error as error:
@@ -72,13 +76,13 @@ class CodeCalls(DriverBase):
     def _launch_the_long_way(
         self, function: OpenCLKernel, kernel: Any, size: Sequence[int], args: Sequence[object], stream: OpenCLStream
     ) -> None:
-        arguments = Arguments(self.blocks, function, args)
+        arguments = Arguments(self.blocks, self.local_memory, function, args)
         if 0 in size:
             return
         if arguments.misplaced:
             arguments.realign(self.context, self.buffer_alignment, stream)
         kernel._set_arg_multi(tuple(arguments.objects))
         kernel._set_arg_buf_multi(tuple(arguments.packed))
-        raw.enqueue_nd_range_kernel(stream.queue, kernel, size, None, None, None, False, False)
-        if arguments.misplaced:
-            arguments.put_back(stream)
+        enqueued = (stream.queue, kernel, size, None, None, None, False, False)
+        stream.enqueue(raw.enqueue_nd_range_kernel, enqueued, (arguments.objects, arguments.misplaced))
+        arguments.put_back(stream)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 from lifetimes.errors import BackendError
@@ -9,7 +10,7 @@ from lifetimes_opencl.base import COARSE, FINE
 from lifetimes_opencl.driver import HostVisibleDriver, OpenCLDriver
 from lifetimes_opencl.failures import translate
 from lifetimes_opencl.probing import Found
-from lifetimes_opencl.runtime import cl
+from lifetimes_opencl.runtime import PROCESS, cl
 
 __all__ = ["adopt_context", "open_device"]
 
@@ -45,6 +46,11 @@ def adopt_context(owner: Any, memory: str | None, limit: int | None) -> OpenCLDr
 
 def make_driver(device: Any, context: Any, memory: str | None, limit: int | None) -> OpenCLDriver:
     """The right class for the memory that the device has, or that is asked for."""
+    if os.getpid() != PROCESS:
+        raise BackendError(
+            f"OpenCL was in use in process {PROCESS} when this one was forked from it, and its threads are not here; "
+            'use it first in the child, or start processes with multiprocessing.get_context("spawn")'
+        )
     can = memory_kinds(device)
     kind = can[0] if memory is None else memory
     if kind not in can:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import time
 import warnings
@@ -15,8 +16,9 @@ from lifetimes_opencl.code import CodeCalls
 from lifetimes_opencl.host_calls import HostCalls
 from lifetimes_opencl.memory import MemoryCalls
 from lifetimes_opencl.order import OrderCalls
+from lifetimes_opencl.programs import OpenCLKernel, OpenCLModule
 from lifetimes_opencl.runtime import STATUS, cl, raw
-from lifetimes_opencl.streams import OpenCLStream
+from lifetimes_opencl.streams import Held, Mark, OpenCLStream
 
 __all__ = ["CLOSE_SECONDS", "HostVisibleDriver", "OpenCLDriver"]
 
@@ -50,7 +52,7 @@ class OpenCLDriver(MemoryCalls, OrderCalls, CodeCalls):
         if self._refusal:
             return
         self._refusal = "is closed"
-        streams = [*self._streams, *self._borrowed.values()]
+        streams = [*self._streams, *self._borrowed.streams()]
         deadline = time.monotonic() + CLOSE_SECONDS
         inside = [stream for stream in streams if stream.caller is not None and stream.caller.here]
         late = [stream for stream in streams if stream not in inside and not _settle(stream, deadline)]
@@ -89,18 +91,14 @@ class OpenCLDriver(MemoryCalls, OrderCalls, CodeCalls):
     def __del__(self) -> None:
         if getattr(self, "_refusal", "not made") or os.getpid() != self._process:
             return
-        streams = [*self._streams, *self._borrowed.values()]
+        streams = [*self._streams, *self._borrowed.streams()]
         callers = [stream.caller for stream in streams if stream.caller is not None]
         for caller in callers:
             caller.stop()
-        if callers:  # a function may wait for anything, and freeing what is in use would end the process
+        deadline = time.monotonic() + CLOSE_SECONDS
+        # A function may wait for anything, and freeing what is in use would end the process.
+        if callers or not all(_settle(stream, deadline) for stream in streams):
             _never_release(streams, self.blocks)
-        else:
-            for stream in streams:
-                try:
-                    stream.queue.finish()
-                except cl.Error:  # the queue or its context has gone
-                    pass
 
     def check_invariants(self) -> None:
         """Recount the memory; meant for tests."""
@@ -144,8 +142,13 @@ def _never_release(*things: object) -> None:
 
 
 def _mark_inherited() -> None:
-    for driver in list(_drivers):
+    """In a forked child.  A release would wait for locks of the runtime that a thread held which is not here."""
+    drivers = list(_drivers)
+    for driver in drivers:
         driver._inherited()
+    if drivers:
+        holders = (Held, Mark, OpenCLKernel, OpenCLModule, OpenCLStream)
+        _never_release(*(thing for thing in gc.get_objects() if type(thing) in holders))
 
 
 if hasattr(os, "register_at_fork"):

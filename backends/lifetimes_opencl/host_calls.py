@@ -42,11 +42,11 @@ class HostCalls(DriverBase):
         job = Job(function, tuple(args), cl.UserEvent(self.context))
         if lock._is_owned():  # what threading.Condition asks too
             raise BusyError("call was used by code that interrupted a call on the same stream on this thread")
-        taken = False
         try:
             with lock:
                 job.before = raw._enqueue_marker(checked.queue)
-                raw._enqueue_barrier_with_wait_list(checked.queue, [job.after])
+                barrier = (checked.queue, [job.after])
+                job.barrier = checked.enqueue(raw._enqueue_barrier_with_wait_list, barrier, None)
                 checked.queue.flush()
                 if len(checked.outcomes) >= MANY:
                     checked.forget_good_outcomes()
@@ -54,12 +54,11 @@ class HostCalls(DriverBase):
                 if checked.caller is None:
                     checked.caller = Caller()
                 taken = checked.caller.submit(job)
+            if not taken:
+                job.run()
         except cl.Error as error:
-            job.let_through()
+            job.take_back()
             raise self._error(error, "calling a function on a stream") from error
         except BaseException:  # an interrupt: perhaps the queue waits already, for a function that will not run
-            if not taken:
-                job.let_through()
+            job.take_back()
             raise
-        if not taken:
-            job.run()

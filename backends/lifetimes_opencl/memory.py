@@ -37,9 +37,10 @@ class MemoryCalls(DriverBase):
         """
         if self._refusal:
             self._refuse()
-        size = self.blocks.reserve(nbytes)
         block: Block | None = None
+        promised = [0]
         try:
+            size = self.blocks.reserve(nbytes, promised)
             if self._flags:
                 block = SvmBlock.allocate(self.context, size, self._flags)
             else:
@@ -48,13 +49,13 @@ class MemoryCalls(DriverBase):
             self.blocks.insert(block)
             return block.address
         except cl.Error as error:
-            self.blocks.unreserve(size)
+            self.blocks.unreserve(promised)
             raise self._out_of_memory(error, size) from error
         except BaseException:  # an interrupt: the caller never learns the address
             if block is not None and self.blocks.get(block.address) is block:
                 self.blocks.pop(block.address, foreign=False)
             else:
-                self.blocks.unreserve(size)
+                self.blocks.unreserve(promised)
             raise
 
     def _out_of_memory(self, error: Any, size: int) -> LifetimesError:
@@ -155,12 +156,16 @@ class MemoryCalls(DriverBase):
             if nbytes is None:
                 raise TypeError(f"{memory!r} does not say how large it is")
             address = int(memory.svm_ptr)
-            if self.blocks.enclosing(address) is not None:
-                raise OwnershipError(f"the memory at {address:#x} is known to this driver already")
+            if nbytes < 1:
+                raise TypeError(f"{memory!r} has no bytes")
+            if self.blocks.overlaps(address, nbytes):
+                raise OwnershipError(f"memory at {address:#x} is known to this driver already")
             block = SvmBlock(address, nbytes, memory, foreign=True)
         elif isinstance(memory, cl.MemoryObjectHolder):
             if memory.context != self.context:
                 raise OwnershipError(f"{memory!r} belongs to another context than {self!r}")
+            if self.blocks.has_buffer(memory):
+                raise OwnershipError(f"{memory!r} is known to this driver already")
             block = BufferBlock(self.blocks.invent(memory.size), memory.size, memory, foreign=True)
         else:
             raise TypeError(f"a pyopencl.Buffer, SVMAllocation or SVM can be adopted, not {type(memory).__name__}")

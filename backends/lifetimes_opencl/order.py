@@ -42,15 +42,19 @@ class OrderCalls(DriverBase):
         except cl.Error as error:
             raise self._error(error, "creating a queue") from error
         stream = OpenCLStream(queue)
-        self._streams.add(stream)
-        return stream
+        try:
+            self._streams.add(stream)
+            return stream
+        except BaseException:  # an interrupt: the caller never learns of the stream
+            self._streams.discard(stream)
+            raise
 
     def destroy_stream(self, stream: Any) -> None:
         """Give the stream back; work that is left in it is still done.  Somebody else's queue is only forgotten."""
         checked = self._stream(stream)
         self.synchronize(checked)
-        if checked.borrowed:
-            self._forget_idle(checked)
+        if checked.borrowed is not None:
+            self._borrowed.forget(checked)
             return
         self._streams.discard(checked)
         self._end_stream(checked)
@@ -70,26 +74,28 @@ class OrderCalls(DriverBase):
     def destroy_event(self, event: Any) -> None:
         """Its marker goes; failures that nobody was told go to the stream's next event."""
         mark = self._mark(event)
-        event.mark = DESTROYED
         if mark is not None:
             mark.abandon()
-            if mark.stream.borrowed:
-                self._forget_idle(mark.stream)
+        event.mark = DESTROYED
+        if mark is not None and mark.stream.borrowed is not None:
+            self._borrowed.forget(mark.stream)
 
     def record(self, event: Any, stream: Any) -> None:
         """Put a new marker behind everything enqueued so far."""
         checked = self._stream(stream)
         old = self._mark(event)
-        if old is not None:
-            old.abandon()
         try:
-            marker = raw._enqueue_marker(checked.queue)
+            mark = Mark(raw._enqueue_marker(checked.queue), checked)
         except cl.Error as error:
             raise self._error(error, "recording an event") from error
+        if old is not None:
+            old.abandon()
+        # No call from here on: an interrupt or another thread would find outcomes that no event tells, or two.
         outcomes = checked.outcomes
         if outcomes:
-            checked.outcomes = []
-        event.mark = Mark(marker, checked, outcomes if outcomes else [])
+            checked.outcomes = mark.outcomes
+            mark.outcomes = outcomes
+        event.mark = mark
 
     def completed(self, event: Any) -> bool:
         """Never blocks.  Errors: `BackendError` when work before it failed, as often as it is asked."""
@@ -138,8 +144,8 @@ class OrderCalls(DriverBase):
             return
         mark.flush()
         try:
-            # Its event is held: PoCL 3.0 ends the process when a command fails whose event nobody holds.
-            checked.enqueue(raw._enqueue_barrier_with_wait_list, (checked.queue, [mark.event]), None)
+            barrier = checked.enqueue(raw._enqueue_barrier_with_wait_list, (checked.queue, [mark.event]), None)
+            mark.stream.hold(mark.event, barrier)  # Note [Held] in streams.py
         except cl.Error as error:
             raise self._error(error, "waiting for an event of another stream") from error
 

@@ -51,8 +51,11 @@ class Plan:
             return None
         return cls(parameters)
 
-    def fill(self, kernel: Any, pointers: dict[int, Any], args: Sequence[Any]) -> bool:
-        """Set the arguments of a runtime's kernel object; False if they have to take the long way."""
+    def fill(self, kernel: Any, pointers: dict[int, Any], args: Sequence[Any]) -> tuple[Any, ...] | None:
+        """Set the arguments of a runtime's kernel object; None if they have to take the long way.
+
+        The result keeps the memory that the arguments point to.
+        """
         try:
             values = self._pointers[:]
             for place, index in self._pointers_at:
@@ -60,10 +63,11 @@ class Plan:
             numbers = self._numbers[:]
             for place, index in self._numbers_at:
                 numbers[place] = args[index]
-            if values:
-                kernel._set_arg_multi(tuple(values))
+            used = tuple(values)
+            if used:
+                kernel._set_arg_multi(used)
             if numbers:
                 kernel._set_arg_buf_pack_multi(tuple(numbers))
         except (KeyError, TypeError, RuntimeError):  # PyOpenCL's own errors are none of these
-            return False
-        return True
+            return None
+        return used

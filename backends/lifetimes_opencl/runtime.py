@@ -8,10 +8,11 @@ later.  The modules are taken as untyped: older and newer releases differ in the
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from typing import Any, Final
 
-__all__ = ["COMPLETE", "STATUS", "cl", "raw"]
+__all__ = ["COMPLETE", "PROCESS", "STATUS", "cl", "raw"]
 
 
 def _import(name: str) -> Any:
@@ -26,6 +27,8 @@ raw: Any = _import("pyopencl._cl")
 """The wrapper of the C interface below it.  ``cl.enqueue_copy`` asks what its arguments are for half a microsecond; we know."""
 _import("pyopencl.invoker")
 
+PROCESS: Final = os.getpid()
+"""Where the runtime was used first.  In a forked child it has none of its threads, and work would never be done."""
 STATUS: Final = cl.event_info.COMMAND_EXECUTION_STATUS
 COMPLETE: Final = 0
 """The status of a command that is done; what waits or runs is above, what failed below."""

@@ -9,7 +9,7 @@ from operator import index
 from typing import Any, Final
 
 from lifetimes.errors import BackendError, OutOfMemory
-from lifetimes_opencl.blocks import ALIGNMENT, Block, SvmBlock
+from lifetimes_opencl.blocks import ALIGNMENT, Block, BufferBlock, SvmBlock
 
 __all__ = ["Blocks"]
 
@@ -21,8 +21,8 @@ class Blocks:
     """Blocks by address; the sum of the sizes of our own never exceeds ``limit`` bytes.
 
     Complexity: O(1), and for an address inside a block O(log n), or O(n) for the first one after an allocation.
-    Locks: one, around sums.  Nothing is called inside it, so neither a signal handler nor the collector can run there
-    and come back.
+    Locks: one, around a few statements without a call.  So neither a signal handler nor the collector can run inside and
+    come back, and an interrupt finds a block with all that is booked for it, or without any.
 
     Note [Order].  The sorted addresses are a list that is never changed, only replaced, and that may be out of date.
     Blocks do not overlap, so a block that is found in it and holds the address is the right one; if none is found, a fresh
@@ -39,9 +39,11 @@ class Blocks:
         self._order: list[int] = []
         self._lock = threading.Lock()
 
-    def reserve(self, nbytes: int) -> int:
+    def reserve(self, nbytes: int, promised: list[int]) -> int:
         """Promise the bytes of an allocation.  Returns the size as an int.
 
+        ``promised`` is a list with one 0, where the size is put in the same step: it tells a caller who is interrupted
+        what there is to take back.
         Errors: `OutOfMemory` beyond the largest allocation or the limit, `BackendError` below 1 byte.
         """
         size = index(nbytes)
@@ -54,6 +56,7 @@ class Blocks:
             fits = size <= self.limit - used
             if fits:
                 self.used = used + size
+                promised[0] = size
         if not fits:
             raise OutOfMemory(
                 f"{size:,} bytes do not fit: {used:,} bytes are in use of the {self.limit:,} that the device has; "
@@ -61,10 +64,11 @@ class Blocks:
             )
         return size
 
-    def unreserve(self, nbytes: int) -> None:
+    def unreserve(self, promised: list[int]) -> None:
         """Take a promise back."""
         with self._lock:
-            self.used -= nbytes
+            self.used -= promised[0]
+            promised[0] = 0
 
     def invent(self, nbytes: int) -> int:
         """An address for a buffer, never used before, with a gap behind the buffer."""
@@ -75,8 +79,10 @@ class Blocks:
 
     def insert(self, block: Block) -> None:
         """Make a block known.  Its bytes have been reserved, unless it is somebody else's."""
-        self._blocks[block.address] = block
-        self.pointers[block.address] = block.pointer if isinstance(block, SvmBlock) else block.buffer
+        address, pointer = block.address, block.pointer if isinstance(block, SvmBlock) else block.buffer
+        with self._lock:
+            self._blocks[address] = block
+            self.pointers[address] = pointer
 
     def pop(self, address: int, *, foreign: bool) -> Block:
         """Forget the block that starts at ``address``; its memory lives on while somebody holds the block.
@@ -92,12 +98,14 @@ class Blocks:
                 if block.foreign
                 else f"the memory at {in_hex(address)} was allocated here; free() it instead"
             )
-        if self._blocks.pop(address, None) is not block:
+        start, nbytes = block.address, 0 if foreign else block.nbytes
+        with self._lock:
+            ours = start in self._blocks and self._blocks[start] is block  # or another thread has freed it meanwhile
+            if ours:
+                del self._blocks[start], self.pointers[start]
+                self.used -= nbytes
+        if not ours:
             raise BackendError(f"the block at {in_hex(address)} was freed twice")
-        self.pointers.pop(address, None)
-        if not foreign:
-            with self._lock:
-                self.used -= block.nbytes
         return block
 
     def get(self, address: object) -> Block | None:
@@ -134,8 +142,14 @@ class Blocks:
                 return block
         return None
 
-    def __len__(self) -> int:
-        return len(self._blocks)
+    def overlaps(self, address: int, nbytes: int) -> bool:
+        """Whether a block has a byte among ``nbytes`` from ``address``.  Complexity: O(n)."""
+        blocks = list(self._blocks.values())
+        return any(block.address < address + nbytes and address < block.address + block.nbytes for block in blocks)
+
+    def has_buffer(self, buffer: Any) -> bool:
+        """Whether a block is this buffer.  Complexity: O(n)."""
+        return any(isinstance(block, BufferBlock) and block.buffer == buffer for block in list(self._blocks.values()))
 
     def clear(self) -> list[Block]:
         """Forget every block and return them."""
