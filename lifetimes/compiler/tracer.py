@@ -204,6 +204,20 @@ class Tracer:
             raise TypeError("an array of no dimensions has no length")
         return self.node.shape[0]
 
+    def __copy__(self) -> Tracer:
+        return self  # nothing changes it
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__") or name in Tracer.__slots__:  # what Python asks for by itself
+            raise AttributeError(name)
+        raise AttributeError(
+            f"{self!r} has no attribute {name!r}: a traced array has the operators and methods of the array API standard, "
+            f"and its functions are in x.__array_namespace__()"
+        )
+
     def __repr__(self) -> str:
         return f"<traced {self.node.dtype}{list(self.node.shape)}{' (weak)' if self.weak else ''}>"
 
@@ -327,7 +341,9 @@ class Tracer:
     any, all, argmin, argmax = _method("any"), _method("all"), _method("argmin"), _method("argmax")
     mean, var, std = _method("mean"), _method("var"), _method("std")
     astype, squeeze, take = _method("astype"), _method("squeeze"), _method("take")
-    clip, round = _method("clip"), _method("round")
+    clip, round, broadcast_to = _method("clip"), _method("round"), _method("broadcast_to")
+    cumsum, cumprod, dot = _method("cumsum"), _method("cumprod"), _method("dot")
+    ravel, swapaxes = _method("ravel"), _method("swapaxes")
 
 
 def _listed(given: tuple[Any, ...]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict, namedtuple
 from typing import Any
@@ -257,6 +258,18 @@ def test_what_needs_the_content_says_what_to_use(use: Any, says: str) -> None:
         trace(use, (X,))
 
 
+def test_a_copy_of_a_structure_holds_the_same_values() -> None:
+    def function(x: Any) -> Any:
+        held = {"a": [x, x + 1]}
+        again = copy.deepcopy(held)
+        assert again["a"][0] is x
+        assert copy.copy(x) is x
+        return again
+
+    out, more = interpreted(function, X)
+    np.testing.assert_array_equal(more, out + 1)
+
+
 def test_a_traced_value_is_no_key_of_a_dict() -> None:
     with pytest.raises(TypeError, match="unhashable"):
         trace(lambda x: {x: 1}, (X,))
@@ -328,11 +341,15 @@ def test_methods_are_the_functions() -> None:
         lambda xp, x: (
             x.sum(axis=0), x.mean(), x.max(axis=1, keepdims=True), x.T, x.reshape(3, 2), x.reshape((-1,)), x.transpose(1, 0),
             x.transpose(), x.astype("int8"), x.clip(1, 3), x.std(), x.argmax(), (x > 1).any(axis=0), x.prod(), x.round(),
+            x.cumsum(), x.cumprod(axis=1), x.dot(x.T), x.ravel(), x.swapaxes(0, 1),
         ),
         X,
     )  # fmt: skip
-    with pytest.raises(AttributeError, match="sort"):
+    (repeated,) = interpreted(lambda x: x[0].broadcast_to((4, 3)), X)
+    np.testing.assert_array_equal(repeated, np.broadcast_to(X[0], (4, 3)))
+    with pytest.raises(AttributeError, match=r"no attribute 'sort': .* functions are in x\.__array_namespace__\(\)"):
         trace(lambda x: x.sort(), (X,))
+    assert graph(lambda x: x if hasattr(x, "sum") and not hasattr(x, "evict") else x[0], X).outs[0].shape == (2, 3)
 
 
 def test_a_numpy_array_on_the_left_leaves_the_operator_to_the_traced_one() -> None:
