@@ -123,6 +123,7 @@ class Manager(Inside):
         """Forget an array.  Its memory is reused when its last use has completed; a pinned one goes at its last unpin.
 
         Errors: `OwnershipError` for a key that is not managed (released already, or never added).
+        Complexity: O(1); no driver call, and nothing is waited for.
         """
         if held_here():
             self.late.append(partial(self.release, key))
@@ -160,6 +161,7 @@ class Manager(Inside):
 
         All are pinned together or none: on shortage nothing is kept while it waits for other threads' pins.
         Errors (on entering): as `use`, and `ValueError` for a mode that is none.
+        Complexity: one look-up each for resident arrays.
         """
         return UseMany(self, pairs, self.stream if stream is None else timeline_of(stream))
 
@@ -168,6 +170,7 @@ class Manager(Inside):
         """Copy the whole array into ``out`` (C-contiguous, as many bytes) and wait for it.  Returns ``out``.
 
         No transfer when the host has the content already, and none for an array that nobody has written.
+        Complexity: one copy, and the wait for the work that the content depends on.
         Errors: as `use`; `ValueError` for another size.
         """
         return transfer.read(self, key, out)
@@ -184,7 +187,12 @@ class Manager(Inside):
 
     @guarded
     def evict(self, key: int) -> bool:
-        """Move an array off the device now, keeping its content on the host; False when it is pinned or adopted."""
+        """Move an array off the device now, keeping its content on the host; False when it is pinned or adopted.
+
+        Also False, with a `CleanupWarning`, when it cannot be copied: it stays on the device then.
+        Errors: `OwnershipError`, `ClosedError`.
+        Complexity: one copy, which is waited for; none for what the host has already and for what was never written.
+        """
         return self.evictor.evict(self.entry(key))
 
     @guarded
@@ -193,6 +201,8 @@ class Manager(Inside):
 
         Best effort: it pins nothing, evicts nothing that is pinned, waits for no other thread and never raises
         `OutOfMemory`.  The copy runs on ``stream``, or on one of the manager's own for this.
+        Errors: `OwnershipError`, `ClosedError`, and `BackendError` for what else a driver may answer.
+        Complexity: as an upload's, which is not waited for.
         """
         return prefetch(self, key, self.fetch if stream is None else timeline_of(stream))
 
@@ -202,7 +212,10 @@ class Manager(Inside):
 
         Levels, each beyond the one before: ``"idle"`` gives back what is held and idle, ``"wait"`` waits for work in flight
         first, ``"collect"`` collects garbage too, ``"evict"`` evicts every array that is not in use.  The hooks of
-        `add_reclaim_hook` are told the level before anything else.
+        `add_reclaim_hook` are told the level before anything else.  Host memory that is held for reuse goes at every level and
+        is not counted.
+        Errors: `ValueError` for another level.
+        Complexity: O(held blocks); for ``"evict"`` O(arrays).
         """
         return self.reclaimer.reclaim(level)
 
@@ -226,6 +239,7 @@ class Manager(Inside):
         The ``hard`` limit is `memory_limit`: it holds when this returns.  The ``soft`` one is aimed at: what is beyond it is
         given up as pins drop.
         Errors: `BusyError` for a hard limit below what is in use (nothing has changed then), `ValueError`, `TypeError`.
+        Complexity: that of evicting what is beyond the limit.
         """
         wanted = None if hard is ... else parse_limit(hard, self.total)
         aim = None if soft is ... or soft is None else parse_limit(soft, self.total, "soft_limit")
@@ -235,7 +249,10 @@ class Manager(Inside):
             limits.set_soft(self, aim)
 
     def owner_of(self, address: int) -> tuple[int, int] | None:
-        """The key of the array whose memory ``address`` lies in, and the offset in bytes; None outside of all arrays."""
+        """The key of the array whose memory ``address`` lies in, and the offset in bytes; None outside of all arrays.
+
+        Complexity: one search in the address table, O(log blocks).
+        """
         with lock:
             found = self.memory.owner_of(address)
             if found is None:
@@ -257,7 +274,7 @@ class Manager(Inside):
     # Telling.
 
     def statistics(self) -> ManagerStatistics:
-        """A snapshot of the counts; the last published one if this thread is inside the lock."""
+        """A snapshot of the counts; the last published one if this thread is inside the lock.  Complexity: O(1)."""
         return self._published if held_here() else self._statistics()
 
     @guarded

@@ -103,4 +103,5 @@ class Reclaimer:
                     timeline.wait(sequence)
         manager.evictor.settle()
         manager.memory.purge()
+        manager.host_store.trim()
         return max(before - manager.memory.reserved, 0)

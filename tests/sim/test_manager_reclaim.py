@@ -35,6 +35,19 @@ def test_each_level_gives_back_more_than_the_one_before() -> None:
     scene.close()
 
 
+def test_host_memory_that_is_held_for_reuse_goes_too() -> None:
+    scene = Scene()
+    key = scene.add(1)
+    scene.touch(key)
+    scene.driver.run_until_idle()
+    scene.manager.release(key)
+    scene.manager.statistics()
+    assert scene.manager.host_store.statistics().held_bytes == SIZE
+    assert scene.manager.reclaim("idle") == SIZE, "bytes of the device"
+    assert scene.manager.host_store.statistics().held_bytes == 0
+    scene.close()
+
+
 def test_what_is_pinned_stays() -> None:
     scene = Scene()
     key = scene.add(1)

@@ -114,6 +114,9 @@ def test_over_the_cap_the_largest_idle_blocks_go_back_to_the_driver() -> None:
     two.pool.give(large)
     assert two.pool.held_bytes <= 3000
     assert large.address not in two.driver.live_blocks
+    for block in [two.pool.take(nbytes, two.s) for nbytes in (256, 1024, 4096)]:
+        two.pool.give(block)
+    assert two.pool.held_bytes == 256 + 1024, "the small ones stay: they free little, and cost as many calls"
     two.pool.check_invariants()
     assert not two.driver.violations
 
