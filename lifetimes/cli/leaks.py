@@ -11,6 +11,7 @@ The report goes to stderr.  The exit status is that of the program if it failed,
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -42,6 +43,10 @@ examples:
   lifetimes leaks --keep pool train.py         `pool` may hold what it does"""
 
 
+FILES: Final = ("html", "json", "trace", "csv")
+"""The options that name a file to write."""
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options, and the program with its own."""
     known = ", ".join(TRACKERS)
@@ -68,9 +73,10 @@ def run(arguments: argparse.Namespace) -> int:
     words = arguments.module if arguments.module is not None else arguments.program
     if not words:
         raise InputError("there is no program to run; give a script, or -m and a module")
-    paths = [path for path in (arguments.html, arguments.json, arguments.trace, arguments.csv) if path is not None]
-    for path in paths:
+    paths = {name: path for name in FILES if (path := getattr(arguments, name)) is not None}
+    for name, path in paths.items():
         check_path(path)
+        setattr(arguments, name, os.path.abspath(path))  # the program may change the folder
     code, about, folder = load(words[0], arguments.module is not None)
     history = History() if paths else None
     try:

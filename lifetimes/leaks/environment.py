@@ -39,6 +39,8 @@ def obey(environment: Mapping[str, str] = os.environ) -> None:
     stacks, where, on_signal, history = [environment.get(name, "") for name in VARIABLES]
     if not (stacks or where or on_signal or history):
         return
+    if where not in ("", "stderr"):
+        where = os.path.abspath(where)  # the program may change the folder
     recorded: list[History] = []
     _attempt("LIFETIMES_STACKS", lambda: _record_stacks(stacks))
     _attempt("LIFETIMES_HISTORY", lambda: _record_history(history, recorded))

@@ -1,10 +1,11 @@
 """Running somebody's program in this process, and judging what it leaves.
 
-Note [What is a leak].  A program has ended; its functions have returned.  What is alive now and was not before is held by
-something that outlives calls.  Top-level variables of the program that name an object (``queue = CommandQueue(context)``,
-``model = Model()``) are how scripts keep what they need to the end, so what goes when those go is listed, not counted.  The
-rest is counted: what is in lists and dicts, caches, closures, generators, thread-locals, tracebacks, classes and other
-modules, whose growth is the usual leak; and work in flight, pins and exports that nobody has ended.
+Note [What is a leak].  A program has ended: its functions and threads have returned, its exit handlers have run.  What
+is alive now and was not before is held by something that outlives calls.  Top-level variables of the program that name
+an object (``queue = CommandQueue(context)``, ``model = Model()``) are how scripts keep what they need to the end, so what
+goes when those go is listed, not counted.  The rest is counted: what is in lists and dicts, caches, closures,
+generators, thread-locals, tracebacks, classes and other modules, whose growth is the usual leak; and work in flight,
+pins and exports that nobody has ended.
 """
 
 from __future__ import annotations
@@ -17,10 +18,12 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Collection, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, MethodType, ModuleType, TracebackType
 from typing import Any, Final
 
+from lifetimes.leaks.exit_handlers import exit_handlers
 from lifetimes.leaks.history import History
 from lifetimes.leaks.ledger import LiveThing, live
 from lifetimes.leaks.paths import HIDDEN
@@ -72,7 +75,7 @@ def module_code(name: str) -> tuple[CodeType, dict[str, Any], str]:
 
 
 def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str]) -> Ended:
-    """Run a program as ``__main__``, up to the end of its threads.
+    """Run a program as ``__main__``, up to the end of its threads and its exit handlers.
 
     What it raises is told as Python tells it, and makes the status 1; `KeyboardInterrupt` is passed on.
     """
@@ -83,7 +86,9 @@ def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str])
     sys.argv, sys.modules["__main__"] = list(argv), module
     sys.path.insert(0, folder)
     status = 0
-    try:
+    with ExitStack() as end:
+        end.callback(_put_back, *before)
+        end.enter_context(exit_handlers())
         try:
             exec(code, module.__dict__)
         except SystemExit as stop:
@@ -92,16 +97,17 @@ def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str])
                 print(stop.code, file=sys.stderr)
         except Exception as error:
             status = 1
-            own = (
-                error.__traceback__.tb_next if error.__traceback__ is not None else None
-            )  # from the program's first call on
+            raised = error.__traceback__
+            own = None if raised is None else raised.tb_next  # from the program's first call on
             sys.excepthook(type(error), error.with_traceback(own), own)
         for thread in threading.enumerate():
             if thread not in others and not thread.daemon:
                 thread.join()
-    finally:
-        sys.argv, sys.path[:], sys.modules["__main__"] = before
     return Ended(status, module.__dict__)
+
+
+def _put_back(argv: list[str], path: list[str], main: ModuleType) -> None:
+    sys.argv, sys.path[:], sys.modules["__main__"] = argv, path, main
 
 
 end_at(run.__code__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from lifetimes.cli import main
 from lifetimes.leaks.document import load
+from lifetimes.leaks.exit_handlers import exit_handlers
 from lifetimes.leaks.program import judge, module_code, run, script_code
 from tests.unit.leaks.planted import KINDS, line_of
 
@@ -19,9 +21,11 @@ ROOT = Path(__file__).parents[3]
 PLANTED = Path(__file__).with_name("planted.py")
 
 
-def command(*words: object, folder: Path = ROOT) -> subprocess.CompletedProcess[str]:
+def command(*words: object, folder: Path = ROOT, first: str = "pass") -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own, which may do something else ``first``."""
+    program = f"import sys; {first}; from lifetimes.cli import main; sys.exit(main(sys.argv[1:]))"
     return subprocess.run(
-        [sys.executable, "-m", "lifetimes", *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=100
+        [sys.executable, "-c", program, *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=100
     )
 
 
@@ -49,14 +53,14 @@ def test_every_planted_leak_is_named_by_its_line_in_a_program(tmp_path: Path) ->
     """And those that a top-level variable keeps are let pass."""
     script = tmp_path / "program.py"
     script.write_text(
-        f"import gc, sys\nsys.path.insert(0, {str(ROOT)!r})\ngc.disable()\nfrom tests.unit.leaks.planted import KINDS, never\n"
+        "import gc\ngc.disable()\nfrom tests.unit.leaks.planted import KINDS\n"
         "for plant, _, _ in KINDS.values(): plant()\n"
         "from lifetimes import Lifetime\nkept_on_purpose = Lifetime('x', label='on purpose')\n"
-        "import atexit; atexit.register(setattr, never, 'over', True)\n"
     )
-    done = command(
-        "leaks", "--json", tmp_path / "r.json", "--html", tmp_path / "r.html", "--trace", tmp_path / "t.json", script
-    )
+    # When it has been told, or the interpreter waits for it at its end.
+    mend = "import atexit; from tests.unit.leaks.planted import never; atexit.register(setattr, never, 'over', True)"
+    files = "--json", tmp_path / "r.json", "--html", tmp_path / "r.html", "--trace", tmp_path / "t.json"
+    done = command("leaks", *files, script, first=mend)
     assert done.returncode == 1, done.stderr
     assert done.stdout == ""
     report = load(tmp_path / "r.json")
@@ -223,6 +227,60 @@ def test_the_threads_of_a_program_are_waited_for(tmp_path: Path) -> None:
         "threading.Thread(target=work).start()\nthreading.Timer(0.05, go.set).start()\n"
     )
     assert judged(tmp_path, source)["leaked"] == []
+
+
+def test_what_exit_handlers_release_is_no_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They run when threads have ended, last registered first; one that fails does not stop the others."""
+    told: list[Any] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda about: told.append(str(about.exc_value)))
+    source = (
+        "import atexit, threading, weakref\n"
+        "kept, order = [Lifetime('x', label='closed at exit')], []\n"
+        "atexit.register(kept.clear)\n"
+        "atexit.register(order.append, 1)\n"
+        "@atexit.register\n"
+        "def fails(): raise ValueError('no')\n"
+        "def never(): raise AssertionError\n"
+        "atexit.register(never); atexit.unregister(never)\n"
+        "weakref.finalize(threading.Thread, order.append, 'at the end of the process')\n"
+        "threading.Thread(target=lambda: atexit.register(order.append, 0)).start()\n"
+    )
+    before = atexit.register, atexit.unregister
+    path = tmp_path / "program.py"
+    path.write_text(f"from lifetimes import Lifetime\n{source}")
+    code, about, folder = script_code(str(path))
+    ended = run(code, about, folder, [str(path)])
+    order = ended.namespace["order"]
+    assert order == [0, 1]
+    assert ended.namespace["kept"] == []
+    assert told == ["no"]
+    assert (atexit.register, atexit.unregister) == before
+    ended.namespace.clear()
+
+
+def test_exit_handlers_of_a_program_that_is_interrupted_run_at_exit() -> None:
+    registered: list[Any] = []
+
+    def at_exit() -> None:
+        """Nothing."""
+
+    register = atexit.register
+    try:
+        atexit.register = registered.append  # type: ignore[assignment]
+        with pytest.raises(KeyboardInterrupt), exit_handlers():
+            atexit.register(at_exit)
+            raise KeyboardInterrupt
+    finally:
+        atexit.register = register
+    assert registered == [at_exit]
+
+
+def test_the_reports_are_where_they_were_asked_for(tmp_path: Path) -> None:
+    """The program may change the folder."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "program.py").write_text("import os\nos.chdir('elsewhere')\n")
+    assert command("leaks", "--json", "r.json", "--csv", "c.csv", "program.py", folder=tmp_path).returncode == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"r.json", "c.csv"}
 
 
 def test_the_process_is_as_it_was(tmp_path: Path) -> None:

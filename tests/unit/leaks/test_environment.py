@@ -15,10 +15,14 @@ from lifetimes.leaks.environment import VARIABLES, write_report
 
 PROGRAM = """
 import os, signal, sys
+if "handler" in sys.argv:
+    signal.signal(signal.SIGUSR1, lambda *_: print("heard it first"))
 import lifetimes
 kept = [lifetimes.Lifetime("x", kind="buffer", nbytes=4096, label="held")]
 if "signal" in sys.argv:
     os.kill(os.getpid(), signal.SIGUSR1)
+if "chdir" in sys.argv:
+    os.chdir("elsewhere")
 gone = lifetimes.Lifetime("y", kind="buffer", nbytes=1)
 del gone
 print("done")
@@ -51,7 +55,7 @@ def test_a_report_at_exit(tmp_path: Path) -> None:
     lines = done.stderr.splitlines()
     assert lines[0] == "1 alive at exit, 4 KiB"
     assert lines[1].startswith("  1 buffer 'held' #")
-    assert lines[2] == "    made at program.py:4 in <module>"
+    assert lines[2] == "    made at program.py:6 in <module>"
     assert lines[3] == "    held by __main__.kept[0] (global)"
 
 
@@ -77,7 +81,19 @@ def test_a_report_on_a_signal(tmp_path: Path) -> None:
     done = run(tmp_path, "signal", LIFETIMES_STACKS="line", LIFETIMES_REPORT_SIGNAL="USR1")
     assert done.stdout == "done\n"
     assert done.stderr.startswith("1 alive at a signal, 4 KiB\n")
-    assert "program.py:4" in done.stderr
+    assert "program.py:6" in done.stderr
+
+
+def test_a_program_may_change_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    run(tmp_path, "chdir", LIFETIMES_REPORT="report.txt")
+    assert (tmp_path / "report.txt").read_text().startswith("1 alive at exit")
+
+
+def test_a_handler_that_was_there_before_is_called_too(tmp_path: Path) -> None:
+    done = run(tmp_path, "signal", "handler", LIFETIMES_REPORT_SIGNAL="USR1")
+    assert done.stdout == "heard it first\ndone\n"
+    assert done.stderr.count("1 alive at a signal") == 1
 
 
 def test_a_signal_and_an_exit(tmp_path: Path) -> None:
@@ -92,7 +108,7 @@ def test_a_signal_and_an_exit(tmp_path: Path) -> None:
         ("LIFETIMES_STACKS", "full:many", "invalid literal"),
         ("LIFETIMES_HISTORY", "yes", "invalid literal"),
         ("LIFETIMES_REPORT_SIGNAL", "NONE", "no signal 'NONE'"),
-        ("LIFETIMES_REPORT", "report.doc", "not to 'report.doc'"),
+        ("LIFETIMES_REPORT", "report.doc", "/report.doc'"),
         ("LIFETIMES_REPORT", "/no/such/folder/report.txt", "No such file"),
     ],
 )
