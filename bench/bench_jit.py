@@ -51,7 +51,7 @@ def bench_axy(compare: Compare, peer: str, bar: float) -> None:
     compared(compare, "a*x + y*sin(x)", peer, bar)
 
 
-@bars(jax=1 / 1.5, numba=1.0)
+@bars(numpy=1 / 10, jax=1 / 1.5, numba=1.0)
 def bench_black_scholes(compare: Compare, peer: str, bar: float) -> None:
     """Black-Scholes, 10^7 float64"""
     compared(compare, "Black-Scholes", peer, bar)
@@ -72,17 +72,24 @@ def bench_rows(compare: Compare, program: str, peer: str) -> None:
     compared(compare, program, peer, 1.0)
 
 
-def bench_launch(compare: Compare) -> None:
+@pytest.mark.parametrize(
+    ("into", "limit"), [(False, 6e-6), (True, 3e-6)], ids=["into a new array", "into an array that is there"]
+)
+def bench_launch(compare: Compare, into: bool, limit: float) -> None:
     """a*x + y*sin(x), one element"""
     require("llvmlite")
     jax = prepare("a*x + y*sin(x)", "jax", content("a*x + y*sin(x)", "float64", 1))
     assert jax is not None
     with lifetimes.open("host", memory_limit="64MiB") as device:
         compiled = lifetimes.jit(lambda x, y: 2.5 * x + y * np.sin(x))
-        x, y = device.asarray(np.ones(1)), device.asarray(np.ones(1))
+        x, y, out = (device.asarray(np.ones(1)) for _ in range(3))
 
-        def call(rounds: Iterator[None]) -> None:
+        def launch(rounds: Iterator[None]) -> None:
             for _ in rounds:
                 compiled(x, y)
 
-        compare(call, _loop(jax, "jax"), limit=3e-6)
+        def launch_into(rounds: Iterator[None]) -> None:
+            for _ in rounds:
+                compiled.into(out, x, y)
+
+        compare(launch_into if into else launch, _loop(jax, "jax"), limit=limit)

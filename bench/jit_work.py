@@ -98,11 +98,23 @@ def prepare(program: str, peer: str, host: list[Any]) -> Callable[[], Any] | Non
     return _PREPARE[peer](program, host)
 
 
+class _WithErfc:
+    """A namespace and the one function that it lacks."""
+
+    def __init__(self, namespace: Any, erfc: Callable[[Any], Any]) -> None:
+        self._namespace = namespace
+        self.erfc = erfc
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._namespace, name)
+
+
 def _numpy(program: str, host: list[Any]) -> Callable[[], Any] | None:
     function = PROGRAMS[program][0]
-    if function is black_scholes:
-        return None  # it has no erfc
-    return lambda: function(np, *host)
+    if function is not black_scholes:
+        return lambda: function(np, *host)
+    namespace = _WithErfc(np, require("scipy.special").erfc)
+    return lambda: function(namespace, *host)
 
 
 def _numexpr(program: str, host: list[Any]) -> Callable[[], Any] | None:
@@ -174,13 +186,14 @@ def _drjit(program: str, host: list[Any]) -> Callable[[], Any] | None:
     import drjit.llvm as backend
 
     function = PROGRAMS[program][0]
-    if function not in (axy, distance):
+    if function not in (axy, black_scholes, distance):
         return None
+    namespace = _WithErfc(drjit, lambda x: 1 - drjit.erf(x))
     kind = backend.Float64 if host[0].dtype == np.float64 else backend.Float
     given = [kind(each) for each in host]
 
     def compute() -> Any:
-        result = function(drjit, *given)
+        result = function(namespace, *given)
         drjit.eval(result)
         drjit.sync_thread()
         return result

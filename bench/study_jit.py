@@ -61,7 +61,10 @@ def measure(dtype: str, count: int, threads: int) -> dict[str, dict[str, float]]
 
 
 def _in_turn(contenders: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
-    """Rounds in which each runs for about a tenth of the time, or once; the medians."""
+    """Rounds in which each runs for about a tenth of the time, or once; the medians.
+
+    Before each is measured it runs once: what it finds in the caches is its own, not what another left there.
+    """
     repeats: dict[str, int] = {}
     for name, run in contenders.items():
         run()
@@ -71,6 +74,7 @@ def _in_turn(contenders: dict[str, Callable[[], Any]], seconds: float) -> dict[s
     rounds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(9 if seconds < 1 else 5):
         for name, run in contenders.items():
+            run()
             began = perf_counter()
             for _ in range(repeats[name]):
                 run()

@@ -40,8 +40,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner"]
 
-INLINE: Final = 1_000_000.0
-"""Kernels of more nanoseconds are enqueued; the others run on the caller's thread if the stream is idle."""
+INLINE: Final = 10_000_000.0
+"""Kernels of more nanoseconds are enqueued; the others run on the caller's thread if the stream is idle.
+
+To wake the stream's thread and be woken by it costs tens of microseconds, and ten times that on a busy machine, where it also
+empties caches; what the caller could do meanwhile, the next launch, is worth as much.
+"""
 
 _abilities: dict[int, bool] = {}
 """For each device by the number of its context, if it can run native code: whether it knows short calls."""
@@ -85,7 +89,7 @@ class Runner:
         if short is not None and out.__class__ is Array and out._device is device:
             key = out._value
             whole = out.base is None and out.layout is short.forms[0].layout
-            apart = not any([value.__class__ is Array and value._value == key for value in inputs])
+            apart = key not in [value._value for value in inputs if value.__class__ is Array]
             if whole and apart and short.run(device, inputs, outs) is not None:
                 return
         check_arrays(outs, device)

@@ -29,8 +29,11 @@ __all__ = ["KernelStep", "Launch", "MatmulStep", "Plan", "Step", "lowered", "mak
 
 SHARED: Final = 500_000.0
 """Kernels of more nanoseconds are shared out between threads: to wake one up may take a tenth of that."""
-BRIEF: Final = 10_000.0
-"""Kernels of fewer nanoseconds keep the interpreter: giving it away and getting it back costs more."""
+BRIEF: Final = 150_000.0
+"""Kernels of fewer nanoseconds keep the interpreter: who gives it away may wait for milliseconds until he gets it back.
+
+They take a third of that where the data is in the caches.
+"""
 Mode: TypeAlias = Literal["r", "w", "rw"]
 
 

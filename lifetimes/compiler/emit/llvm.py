@@ -280,7 +280,10 @@ class Emitter(Values):
 
         def turn(place: Place, i: Operand, copies: int, masked: bool, now: list[Operand]) -> list[Operand]:
             now = list(now)
-            for copy, each in enumerate(self._lane_places(place, i, copies, masked)):
+            places = self._lane_places(place, i, copies, masked)
+            if copies > 1:
+                self._fetch_ahead(phase, places[0], copies)
+            for copy, each in enumerate(places):
                 each.scans = dict(zip(scans, now[len(several) - len(scans) :], strict=True))
                 self._element(phase, each, row, now, copy * len(one), where, self.lanes)
                 now[len(several) - len(scans) :] = [each.scans[number] for number in scans]
@@ -319,6 +322,16 @@ class Emitter(Values):
             if self.lanes is not None:
                 found = reductions.fold_lanes(self.w, reduction.kind, reduction.dtype, found, self.lanes)
             row.results[number] = found[-1]  # for argmin and argmax the position
+
+    def _fetch_ahead(self, phase: Phase, place: Place, copies: int) -> None:
+        for number in self._needed(phase):
+            value = self.nest.values[number]
+            if value.op == "load" and self.levels[number] == ELEMENT:
+                access = self.nest.accesses[int(value.extra or 0)]
+                if access.steps[self.lane_loop] == "1":
+                    memory.fetch_ahead(
+                        self.w, access, place.pointers[int(value.extra or 0)], copies * (self.lanes or 1)
+                    )
 
     def _merged(self, phase: Phase, where: list[tuple[int, int]], a: list[Operand], b: list[Operand]) -> list[Operand]:
         """Two accumulators of each reduction made one."""

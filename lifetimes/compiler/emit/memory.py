@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from lifetimes.compiler.emit.writer import ITEMSIZE, Lanes, Operand, Writer, mangled, memory_type, type_of
 from lifetimes.compiler.kernel import Access
 
-__all__ = ["load", "moved", "store"]
+__all__ = ["fetch_ahead", "load", "moved", "store"]
 
 _ALIGN = "align"
+AHEAD: Final = 1024
+"""Bytes.  A sum of what lies in memory waits for little else, and the processor alone asks for it too late."""
+LINE: Final = 64
 
 
 def moved(w: Writer, access: Access, pointer: Operand, steps: Operand) -> Operand:
@@ -40,6 +45,13 @@ def load(
     which = w.constant("bool", True, lanes) if mask is None else mask
     given = [(f"<{lanes} x ptr> {align}", places), (bits, which), (vector, "zeroinitializer")]
     return _from_memory(w, dtype, w.call(name, vector, given), lanes)
+
+
+def fetch_ahead(w: Writer, access: Access, pointer: Operand, count: int) -> None:
+    """Ask for what neighbours of ``count`` elements from ``pointer`` on will need soon.  It may lie beyond the array."""
+    for at in range(0, count * ITEMSIZE[access.dtype], LINE):
+        place = w.let(f"getelementptr i8, ptr {pointer}, i64 {at + AHEAD}")
+        w.call("llvm.prefetch.p0", "void", [("ptr", place), ("i32", "0"), ("i32", "3"), ("i32", "1")])
 
 
 def store(
