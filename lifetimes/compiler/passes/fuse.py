@@ -194,8 +194,9 @@ class _Fuser:
             self.phases.setdefault((group.number, node), set()).add(target.phase)
         group.computed.update(fit.computed)
         group.targets.append(target)
-        if target.into is not None:
-            self.fused.made[target.into.buffer] = group.number
+        if target.into is not None:  # a buffer of several parts is made when the last of them is
+            made, buffer = self.fused.made, target.into.buffer
+            made[buffer] = max(made.get(buffer, -1), group.number)
 
     def _home(self, kind: Kind, target: Target, domain: Shape, axes: tuple[int, ...]) -> tuple[Group, _Fit]:
         """The group that a target goes to.  Errors: `_TooOften`."""

@@ -106,7 +106,7 @@ class Group:
 class Fused:
     """The groups in the order in which they run, the buffers, and the nodes that can be read from them.
 
-    ``outs`` are the buffers of the results, which are C-contiguous.
+    ``outs`` are the buffers of the results, which are C-contiguous; ``made`` says of each buffer which group finishes it.
     """
 
     function: Function

@@ -210,7 +210,7 @@ def run(seed: int, cut: Callable[[Bound], Sequence[Bound]] = whole) -> None:
         raise AssertionError(f"seed {seed}: {error}") from error
 
 
-FOUND = (30505, 125076)
+FOUND = (30505, 125076, 308019)
 """Seeds that found a fault."""
 
 
