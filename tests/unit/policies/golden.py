@@ -26,7 +26,8 @@ PEERS: Final = {"lru": "LRU", "clock": "Clock", "sieve": "Sieve", "s3fifo": "S3F
 """Policies whose definition is libCacheSim's, and its class."""
 REFUSING: Final = "gdsf that may refuse"
 LARGE: Final = 10_000
-"""Uses from which on a naive model takes too long."""
+"""Uses from which on a naive model takes too long, unless little is held."""
+LITTLE: Final = 64 << 20
 
 
 def read() -> dict[str, dict[str, dict[str, int]]]:
@@ -86,7 +87,7 @@ def record() -> None:
         uses = make()
         for limit in uses.limits:
             row = {name: peer_misses(peer, uses, limit) for name, peer in [*PEERS.items(), (REFUSING, "GDSF")]}
-            if len(uses.keys) < LARGE:
+            if len(uses.keys) < LARGE or limit <= LITTLE:
                 others = [name for name in MODELS if name not in PEERS]
                 row |= {name: model_misses(model_of(name, limit)(), uses, limit) for name in others}
             found.setdefault(trace, {})[str(limit)] = row

@@ -42,7 +42,7 @@ def policy_of(name: str, limit: int) -> Policy:
 def test_as_many_misses_as_were_recorded(trace: str, limit: int, name: str) -> None:
     row = COUNTS[trace][str(limit)]
     if name not in row and trace == "recorded":
-        pytest.skip("its naive model is too slow for this trace")
+        pytest.skip("its naive model is too slow for this trace under this limit")
     uses = uses_of(trace)
     counted = simulate(policy_of(name, limit), uses.keys, uses.sizes, limit)
     assert name in row, f"record it: python -m tests.unit.policies.golden; {name} counts {counted.misses}"
