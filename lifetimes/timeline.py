@@ -230,7 +230,7 @@ class Timeline:
         if self.closed:
             return
         try:
-            self._advance(self.issued, False)  # learns what failed since the last event; work that `settle` knows of has none
+            self._advance(self.issued, False)  # learns what failed since the last event
         except Exception:  # the context may be gone
             pass
         self.settle()

@@ -88,8 +88,8 @@ def test_broken_arrays_are_not_brought_and_other_troubles_of_the_driver_are_told
 
 
 def test_it_leaves_arrays_alone_that_others_move_and_does_not_overtake_who_waits() -> None:
-    scene = Scene(blocks=1)
-    a, b, c = scene.adds(3)
+    scene = Scene(blocks=2)
+    (a, c), large = scene.adds(2), scene.add(3, nbytes=2 * SIZE)
     gate = Gate()
     scene.driver.faults.before("copy_in", 1, gate.stop)
     user = Thread(scene.touch, a)
@@ -98,12 +98,12 @@ def test_it_leaves_arrays_alone_that_others_move_and_does_not_overtake_who_waits
     gate.open()
     user.join()
     with scene.manager.use(a):
-        waiting = Thread(scene.touch, b)
+        waiting = Thread(scene.touch, large)
         while not scene.manager.waiting.line:
             pass
-        assert not scene.manager.prefetch(c)
+        assert not scene.manager.prefetch(c), "there is room for it, which the other one waits for"
     waiting.join()
-    assert scene.resident(a, b, c) == [False, True, False]
+    assert scene.resident(a, large, c) == [False, True, False]
     scene.check()
     scene.close()
 
