@@ -1,9 +1,10 @@
 """Run a Python program, unchanged, and say what it leaves alive: what, made at which line, held by what.
 
-The program runs as it would by itself, with its own arguments.  What is alive when it has ended counts as leaked, unless a
-top-level variable of the program names it (or an object that holds it).  Lists and dicts, caches, closures, suspended
-generators, thread-locals, tracebacks and class attributes do not count as such names, since that is how things pile up:
---keep lets one of them pass.  With --track, the handles of other libraries are followed too.
+The program runs as it would by itself, with its own arguments.  What is alive when it has ended, when its threads have
+returned and its exit handlers have run, counts as leaked, unless a top-level variable of the program names it (or an
+object that holds it).  Lists and dicts, caches, closures, suspended generators, thread-locals, tracebacks and class
+attributes do not count as such names, since that is how things pile up: --keep lets one of them pass.  With --track,
+the handles of other libraries are followed too.
 
 The report goes to stderr.  The exit status is that of the program if it failed, else 1 if something leaked, else 0.
 """

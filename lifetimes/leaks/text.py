@@ -58,7 +58,8 @@ def as_text(content: RenderableType, width: int = WIDTH) -> str:
     """What a console of that width would show, without colours."""
     written = StringIO()
     Console(width=width, file=written, color_system=None, force_terminal=False, highlight=False).print(content)
-    return "".join(f"{line.rstrip()}\n" for line in written.getvalue().splitlines())
+    lines = [line.rstrip() for line in written.getvalue().rstrip().splitlines()]
+    return "".join(f"{line}\n" for line in lines)
 
 
 def renderable(report: Report) -> Group:
