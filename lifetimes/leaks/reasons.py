@@ -88,7 +88,7 @@ class _Search:
         self.roots = Roots()
 
     def path(self, target: object) -> Found:
-        return path_to(target, self.roots, avoid=self.avoid)
+        return path_to(target, self.roots, avoid=self.avoid, ours=[stand_ins])
 
     def why(self, key: int, above: tuple[int, ...]) -> Reason:
         cell = cells.live.get(key)

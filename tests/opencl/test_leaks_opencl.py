@@ -35,6 +35,7 @@ def leaks():
     kept.append(pool.allocate(5000))  # leak: pooled
     kept.append(cl.Buffer(context, cl.mem_flags.READ_WRITE, 8192).get_sub_region(0, 1024))  # leak: sub-buffer
     events.append(cl.enqueue_marker(queue))  # leak: event
+    cache["deep"] = [[[[[[[[cl.enqueue_marker(queue)]]]]]]]]  # leak: deep
     gate = cl.UserEvent(context)  # leak: never
     cl.enqueue_marker(cl.CommandQueue(context), wait_for=[gate])  # leak: never completed
     kept.append(gate)
@@ -97,6 +98,7 @@ def test_every_leak_is_named_by_its_line(tmp_path: Path) -> None:
         ("cl.kernel", "program"): (0, "kept[2]"),
         ("cl.buffer", "pooled"): (5000, "kept[3]"),
         ("cl.event", "event"): (0, "events[0]"),
+        ("cl.event", "deep"): (0, "cache['deep'][0][0][0][0][0][0][0][0]"),
         ("cl.event", "never"): (0, "kept[5]"),
         ("cl.event", "never completed"): (0, "work in flight: an event that has not happened yet"),
     }
