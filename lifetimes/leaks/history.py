@@ -16,7 +16,7 @@ from lifetimes.origins import raw_of, sites
 __all__ = ["LIMIT", "History"]
 
 LIMIT: Final = 500_000
-"""Events that are kept, about 150 bytes each, unless the history is told otherwise."""
+"""Events that are kept, 150 to 220 bytes each, unless the history is told otherwise."""
 
 
 class History:
