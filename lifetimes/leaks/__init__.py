@@ -3,8 +3,9 @@
 `ledger` has the rows of what is alive, `snapshots` all of it in columns, `comparison` what changed between two; `filters`
 picks and groups.  `reasons` follows references back to a root (`search`, `roots`, `paths`).  `history` records bytes over
 time into a `recording`.  `reports` puts these together for `text`, `document` (JSON), `page` (HTML), `chrome` (Perfetto);
-`rmm` logs allocations.  `environment` reports at exit or on a signal, `pytest_plugin` checks tests, `program` runs and judges
-a program, `tracking` follows other libraries.
+`rmm` logs allocations.  `environment` reports at exit or on a signal; `pytest_plugin` checks tests; `program` runs a program
+with its `exit_handlers` and judges it; both let things come to rest first (`settling`, `tracebacks`).  `tracking` follows
+other libraries, `below` warns of what is under something that is about to be closed.
 """
 
 from lifetimes.leaks.below import warn_below
