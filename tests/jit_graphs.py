@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from lifetimes.testing.layouts import laid_out
+
 __all__ = ["arguments", "graph"]
 
 SHAPES: Final = ((4, 6), (6,), (4, 1), (24,), (2, 3, 4), (5, 7, 3), (1, 6), (), (13, 2), (40,), (70, 3), (2, 90))
@@ -28,20 +30,8 @@ def arguments(seed: int) -> list[Any]:
         dtype = main if random.random() < 0.85 else random.choice(["int64", "float32", "bool", "int8"])
         values = random.uniform(-3, 3, shape)
         plain = values > 0 if dtype == "bool" else values.astype(dtype)
-        found.append(laid_out(random, plain) if random.random() < 0.5 else plain)
+        found.append(laid_out(plain, int(random.integers(1, 1000)) if random.random() < 0.5 else 0))
     return found
-
-
-def laid_out(random: Any, x: Any) -> Any:
-    """The same array with other strides: dimensions exchanged, backwards, apart from each other, or one row for all."""
-    if not x.ndim:
-        return x
-    order = random.permutation(x.ndim)
-    steps = [int(random.choice([1, 1, -1, 2, -3])) for _ in order]
-    whole = np.zeros([x.shape[axis] * abs(step) for axis, step in zip(order, steps, strict=True)], x.dtype)
-    view = whole[tuple([slice(None, None, step) for step in steps])].transpose(np.argsort(order))
-    view[...] = x
-    return np.broadcast_to(view[:1], x.shape) if random.random() < 0.15 else view
 
 
 def graph(seed: int) -> Callable[..., Any]:

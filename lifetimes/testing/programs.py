@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from lifetimes.compiler.ir import DTYPES
 from lifetimes.testing.eager import eager, quiet
+from lifetimes.testing.layouts import laid_out
 
 __all__ = ["Program", "arrays", "programs"]
 
@@ -87,7 +88,7 @@ def programs(
     special: bool = True,
     kinds: Sequence[str] | None = None,
 ) -> Program:
-    """Programs of up to ``most_lines`` lines over arguments of ``dtypes``.
+    """Programs of up to ``most_lines`` lines over arguments of ``dtypes``, laid out in any way.
 
     ``kinds`` are names of `LINES`, of which the lines are drawn; all of them by default.
 
@@ -100,7 +101,8 @@ def programs(
     values = {}
     for at, shape in enumerate(shapes[: draw(st.integers(1, 3))]):
         dtype = draw(st.sampled_from(dtypes))
-        values[f"a{at}"] = draw(arrays(shape, dtype, special=special))
+        plain = draw(arrays(shape, dtype, special=special))
+        values[f"a{at}"] = laid_out(plain, draw(st.integers(0, 200)) if draw(st.booleans()) else 0)
     arguments = tuple(values.values())
     writer = _Writer(draw, values)
     makers = [LINES[name] for name in (LINES if kinds is None else kinds)]
