@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from runpy import run_path
-from time import perf_counter
+from time import process_time
 from typing import Any, Final
 
 from bench.report import describe_machine
@@ -44,12 +44,16 @@ def apart(module: str, *words: object) -> Any:
 
 
 def best_pass(run: Callable[[], object], *, seconds: float = 0.15, fewest: int = 3, most: int = 2000) -> float:
-    """Seconds of the quickest pass of several that take about so long together: the one that nobody disturbed."""
+    """Seconds of the quickest pass of several that take about so long together: the one that nobody disturbed.
+
+    They are seconds of the processor, for all threads together: a pass is longer than the slices in which a system deals out
+    its cores, and what others have of them does not count.
+    """
     least, spent, passes = float("inf"), 0.0, 0
     while passes < fewest or (spent < seconds and passes < most):
-        began = perf_counter()
+        began = process_time()
         run()
-        took = perf_counter() - began
+        took = process_time() - began
         least, spent, passes = min(least, took), spent + took, passes + 1
         if spent > 20 * seconds:  # large ones are long enough to be believed after one
             break
