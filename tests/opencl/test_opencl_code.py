@@ -204,6 +204,15 @@ def test_local_memory_is_given_by_its_size(driver: Any) -> None:
     assert bench.read(x, 16, np.int32).tolist() == list(range(16))
 
 
+@pytest.mark.parametrize("size", [0, -1, 1 << 40])
+def test_more_local_memory_than_there_is_is_refused_by_name(driver: Any, size: int) -> None:
+    """PoCL 3.0 takes it, and ends the process."""
+    bench = Bench(driver)
+    x = bench.array(np.zeros(16, np.int32))
+    with pytest.raises(BackendError, match="'part' of 'local_sum' takes a size of local memory in bytes; the device has"):
+        bench.run("local_sum", (16,), x, size)
+
+
 def test_a_vector_is_given_as_its_bytes(driver: Any) -> None:
     bench = Bench(driver)
     out = bench.array(np.zeros(4, np.float32))
@@ -284,8 +293,9 @@ def test_two_addresses_inside_one_block_work_where_the_device_can(driver: Any) -
     expected[32:40] = 2 * before[1:9]
     assert bench.read(x, 200, np.float32).tolist() == expected.tolist()
     if driver.memory == "buffers":
-        with pytest.raises(BackendError, match="must be a multiple of 128"):
-            bench.run("plain", (8,), 2.0, 8, x, x + 100)
+        for kind in (int, np.uint64):
+            with pytest.raises(BackendError, match="must be a multiple of 128"):
+                bench.run("plain", (8,), 2.0, 8, kind(x), kind(x + 100))
 
 
 # Threads.

@@ -245,6 +245,29 @@ def test_foreign_shared_memory_keeps_its_address(shared: Any) -> None:
     shared.check_invariants()
 
 
+def test_memory_is_adopted_once(shared: Any) -> None:
+    """Two addresses for the same bytes would hide that they are the same."""
+    from lifetimes_opencl.runtime import cl
+
+    buffer = cl.Buffer(shared.context, cl.mem_flags.READ_WRITE, 1000)
+    address = shared.adopt(buffer)
+    with pytest.raises(OwnershipError, match="known to this driver already"):
+        shared.adopt(cl.Buffer.from_int_ptr(buffer.int_ptr))
+    shared.disown(address)
+    shared.disown(shared.adopt(buffer))
+    theirs = np.zeros(3000, np.uint8)
+    address = shared.adopt(cl.SVM(theirs[1000:2000]))
+    for low, high in ((1000, 2000), (0, 3000), (0, 1001), (1999, 3000), (1200, 1300)):
+        with pytest.raises(OwnershipError, match="known to this driver already"):
+            shared.adopt(cl.SVM(theirs[low:high]))
+    below, above = shared.adopt(cl.SVM(theirs[:1000])), shared.adopt(cl.SVM(theirs[2000:]))
+    shared.check_invariants()
+    for each in (address, below, above):
+        shared.disown(each)
+    with pytest.raises(TypeError, match="has no bytes"):
+        shared.adopt(cl.SVM(theirs[:0]))
+
+
 def test_a_buffer_and_shared_memory_can_be_copied_to_each_other(shared: Any) -> None:
     from lifetimes_opencl.runtime import cl
 
