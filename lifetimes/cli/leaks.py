@@ -83,7 +83,10 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with tracking(*arguments.track) as trackers, recording(arguments, history):
             before = frozenset(row.key for row in live())
+            process = os.getpid()
             ended = run_program(code, about, folder, [about["__file__"] or words[0], *words[1:]])
+            if os.getpid() != process:  # a child that the program forked; nothing in it is its own
+                return ended.status
             report = judge(
                 ended, before, trackers=trackers, keep=arguments.keep, strict=arguments.strict, history=history
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -273,6 +274,21 @@ def test_exit_handlers_of_a_program_that_is_interrupted_run_at_exit() -> None:
     finally:
         atexit.register = register
     assert registered == [at_exit]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_child_of_the_program_makes_no_report(tmp_path: Path) -> None:
+    script = tmp_path / "program.py"
+    script.write_text(
+        "import os, sys, lifetimes\n"
+        "kept = [lifetimes.Lifetime('x')]\n"
+        "child = os.fork()\n"
+        "if child == 0: sys.exit(7)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+    )
+    done = command("leaks", script)
+    assert (done.returncode, done.stdout) == (1, "7\n")
+    assert done.stderr.count("lifetimes leaks: ") == 1
 
 
 def test_the_reports_are_where_they_were_asked_for(tmp_path: Path) -> None:
