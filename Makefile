@@ -35,7 +35,7 @@ help: ## what there is to make (the default)
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  \1|\2/p' $(firstword $(MAKEFILE_LIST)) | while IFS='|' read -r target says; do \
 		printf '  %-13s %s\n' "$$target" "$$says"; done
 
-demo: $(VENV)/.stamp-core ## a working set four times the memory limit, on the host; ARGS="--limit 16MiB"
+demo: $(VENV)/.stamp-jit ## a working set four times the memory limit, on the host; ARGS="--limit 16MiB"
 	$(VENV)/bin/lifetimes demo $(ARGS)
 
 test: $(VENV)/.stamp-test ## every test that needs nothing but this machine; ARGS="-k name"
@@ -55,7 +55,7 @@ lint-words:
 bench: $(VENV)/.stamp-bench ## ours against a peer, row by row, each with its bar; BENCH=lifetime runs one file
 	$(PY) -m bench $(BENCH)
 
-peer-opencl: $(VENV)/.stamp-test ## PyOpenCL's own tests of its arrays, on memory of ours; minutes the first time
+peer-opencl: $(VENV)/.stamp-test ## PyOpenCL's own tests of its arrays, on memory of ours; ARGS=--quick for half of the time
 	@$(PIP) install mako
 	$(PY) -m tests.opencl.peer $(ARGS)
 

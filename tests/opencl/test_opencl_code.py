@@ -209,7 +209,9 @@ def test_more_local_memory_than_there_is_is_refused_by_name(driver: Any, size: i
     """PoCL 3.0 takes it, and ends the process."""
     bench = Bench(driver)
     x = bench.array(np.zeros(16, np.int32))
-    with pytest.raises(BackendError, match="'part' of 'local_sum' takes a size of local memory in bytes; the device has"):
+    with pytest.raises(
+        BackendError, match="'part' of 'local_sum' takes a size of local memory in bytes; the device has"
+    ):
         bench.run("local_sum", (16,), x, size)
 
 
