@@ -201,10 +201,10 @@ class Inside:
         """Do what could not be done where it came up."""
         ending.run_late(self._manager())
 
-    def after_use(self, stream: Timeline, exc_info: tuple[object, ...]) -> None:
+    def after_use(self, stream: Timeline, mark: bool, exc_info: tuple[object, ...]) -> None:
         """What a use could not do under the lock.  The user's own exception wins over ours."""
         try:
-            if stream.borrowed:
+            if mark:
                 stream.mark()
             self.run_late()
         except Exception as error:

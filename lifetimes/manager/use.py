@@ -40,13 +40,14 @@ _WRITING: Final = ("rw", "w")
 class Use:
     """One array, pinned for one block.  Made by `Manager.use`; entering gives the device address."""
 
-    __slots__ = ("_entry", "_key", "_manager", "_mode", "_since", "_stream", "_token")
+    __slots__ = ("_entry", "_key", "_manager", "_mark", "_mode", "_since", "_stream", "_token")
 
     def __init__(self, manager: Manager, key: int, mode: Mode, stream: Timeline) -> None:
         self._manager = manager
         self._key = key
         self._mode = mode
         self._stream = stream
+        self._mark = stream.borrowed
         self._entry: Entry | None = None
 
     def __enter__(self) -> int:
@@ -87,6 +88,7 @@ class Use:
                         return address
             if entry is None:
                 raise manager.unknown(self._key)
+            self._mark = True
             acquire(manager, token, ((entry, mode),), stream)
             return entry.block.address if entry.block is not None else 0
         except BaseException as error:
@@ -115,8 +117,8 @@ class Use:
             if not isinstance(error, Exception):
                 manager.repair()
             raise
-        if stream.borrowed or manager.late:
-            manager.after_use(stream, exc_info)
+        if self._mark or manager.late:
+            manager.after_use(stream, self._mark, exc_info)
 
     def __del__(self) -> None:
         try:
@@ -135,11 +137,12 @@ _LEFT: Final[list[tuple[Entry, Mode]]] = []
 class UseMany:
     """A working set, pinned together for one block.  Made by `Manager.use_many`; entering gives the addresses."""
 
-    __slots__ = ("_entered", "_manager", "_pairs", "_since", "_stream", "_token")
+    __slots__ = ("_entered", "_manager", "_mark", "_pairs", "_since", "_stream", "_token")
 
     def __init__(self, manager: Manager, pairs: Sequence[tuple[int, Mode]], stream: Timeline) -> None:
         self._manager = manager
         self._stream = stream
+        self._mark = stream.borrowed
         self._pairs = pairs
         self._entered: list[tuple[Entry, Mode]] | None = None
 
@@ -162,6 +165,7 @@ class UseMany:
                     unpin(manager, token, entry)
                 working_set.clear()
                 self._look_up(working_set)
+            self._mark = True
             acquire(manager, token, working_set, self._stream)
             where = {entry.key: entry.block.address if entry.block is not None else 0 for entry, _ in working_set}
             return tuple([where[key] for key, _ in self._pairs])
@@ -241,8 +245,8 @@ class UseMany:
                 manager.repair()
             raise
         self._entered = _LEFT
-        if self._stream.borrowed or manager.late:
-            manager.after_use(self._stream, exc_info)
+        if self._mark or manager.late:
+            manager.after_use(self._stream, self._mark, exc_info)
 
     def __del__(self) -> None:
         try:

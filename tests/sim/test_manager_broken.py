@@ -221,7 +221,12 @@ def test_a_failure_is_not_missed_while_another_thread_records_an_event_on_that_s
     """Only the events before it can tell whether it failed, and one of them is not there yet."""
     scene, gate = Scene(), Gate()
     key, stream = scene.add(1), scene.stream()
-    with scene.manager.use(key, "rw", stream) as address:
+    scene.write(key, 5, stream=stream)
+    scene.driver.run_until_idle()
+    for _ in range(2):  # the first one sees that the upload went well
+        with scene.manager.use(key, "r", stream):
+            pass
+    with scene.manager.use(key, "rw", stream) as address:  # a short one, which has no event recorded behind it
         scene.driver.faults.fail("call", at="completion")
         scene.fill(address, 9, stream)
     scene.driver.faults.before("record", 1, gate.stop)

@@ -106,6 +106,7 @@ def test_a_soft_limit_applies_as_pins_drop() -> None:
         scene.manager.set_limit(soft=2 * SIZE)
         assert scene.manager.statistics().reserved_bytes == 6 * SIZE
         scene.driver.run_until_idle()
+    assert sum(scene.resident(*keys)) == 2, "nobody has asked for anything meanwhile"
     assert scene.manager.statistics().reserved_bytes <= 2 * SIZE
     more = scene.add(9)
     with scene.manager.use_many([(key, "r") for key in (*keys[:3], more)]):

@@ -7,6 +7,7 @@ import os
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from lifetimes.entry import DISK
 from lifetimes.errors import BrokenError, BusyError, CleanupWarning, ClosedError, OutOfMemory, OwnershipError
 from lifetimes.host_store import HostStore
 from lifetimes.host_store import spill as spilling
+from lifetimes.manager import transfer
 from tests.unit.memory.scene import SIZE, Gate, Scene, Thread
 
 
@@ -154,6 +156,42 @@ def test_without_files_a_full_host_is_an_error_that_says_so_and_loses_nothing() 
         scene.touch(third)
     scene.check()
     assert [scene.value(key) for key in (a, b, third, fourth)] == [11, 12, 3, 4]
+    scene.close()
+
+
+def test_a_copy_stays_until_the_upload_made_from_it_is_known_to_have_succeeded() -> None:
+    scene = Scene(blocks=2, host_limit=2 * SIZE)
+    a, b = scene.adds(2)
+    scene.driver.faults.fail("copy_in", at="completion")
+    scene.touch(a)
+    with pytest.raises(OutOfMemory):
+        scene.add(3)
+    assert [scene.value(a), scene.value(b)] == [1, 2]
+    scene.touch(a)
+    scene.add(3)
+    scene.close()
+
+
+def test_nothing_lands_in_host_memory_that_is_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    scene, gate = Scene(), Gate()
+    key = scene.add(1)
+
+    def copyto(destination: np.ndarray, source: np.ndarray) -> None:
+        gate.stop()
+        np.copyto(destination, source)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(transfer, "np", SimpleNamespace(uint8=np.uint8, copyto=copyto))
+        reader = Thread(scene.value, key)
+        gate.wait()
+    scene.write(key, 2)
+    assert not scene.manager.evict(key), "it is in use"
+    scene.touch(*scene.adds(4, first=50))
+    assert scene.resident(key) == [True]
+    gate.open()
+    assert reader.join() == 1
+    assert scene.manager.evict(key)
+    assert scene.value(key) == 2
     scene.close()
 
 
