@@ -1,13 +1,9 @@
-"""What is compiled when, and for whom: keys, sharing, single flight, failure, captured values, constants."""
+"""What is compiled when, and for whom: keys, sharing, single flight, failure."""
 
 from __future__ import annotations
 
-import functools
-import gc
-import math
 import threading
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,10 +14,9 @@ pytest.importorskip("llvmlite")
 import lifetimes
 from lifetimes.compiler import native, target
 from lifetimes.compiler.cache import KernelCache, kernels
-from lifetimes.compiler.captures import Captures
 from lifetimes.compiler.jit import MOST
 from lifetimes.compiler.kernel import Access, Nest, Phase, Store, Value
-from lifetimes.errors import CompileError, TraceError
+from lifetimes.errors import CompileError
 
 
 @pytest.fixture
@@ -105,143 +100,6 @@ def test_a_reopened_device_runs_what_was_compiled_before() -> None:
         with lifetimes.open("host", memory_limit="1MiB") as device:
             assert first(function(device.asarray(np.zeros(2)))) == 1
     assert kernels.statistics().since(before).compiled == 1
-
-
-scale: Any = 1
-settings_of = SimpleNamespace(offset=0, deep=SimpleNamespace(er=0))
-
-
-def test_globals_closures_and_attributes_are_read_anew(device: lifetimes.Device) -> None:
-    """BUG-109 (numba/numba#938): the value is part of the key, so a change is seen at the next call."""
-    global scale
-    x = device.asarray(np.ones(2))
-    closed = 0
-
-    def helper(x: Any) -> Any:
-        return x * scale
-
-    @lifetimes.jit
-    def function(x: Any) -> Any:
-        return helper(x) + closed + settings_of.offset + settings_of.deep.er
-
-    assert first(function(x)) == 1
-    for value in (0, 1, 2.5, 3, True):
-        scale = value
-        assert first(function(x)) == value
-        assert first(function(x)) == value
-    scale = 1
-    for value in range(5):
-        closed = value
-        assert first(function(x)) == 1 + value
-    closed = 0
-    settings_of.offset = 10
-    assert first(function(x)) == 11
-    settings_of.deep.er = 100
-    assert first(function(x)) == 111
-    settings_of.offset = settings_of.deep.er = 0
-    assert function.stats().layouts >= 10
-
-
-def test_attributes_of_self_are_read_anew(device: lifetimes.Device) -> None:
-    """BUG-109 (numba/numba#938)."""
-
-    class Model:
-        def __init__(self, weight: float) -> None:
-            self.weight = weight
-
-        @lifetimes.jit
-        def apply(self, x: Any) -> Any:
-            return x * self.weight
-
-    x = device.asarray(np.ones(2))
-    one, other = Model(2.0), Model(3.0)
-    assert first(one.apply(x)) == 2.0
-    assert first(other.apply(x)) == 3.0
-    one.weight = 5.0
-    assert first(one.apply(x)) == 5.0
-    assert first(other.apply(x)) == 3.0
-
-
-def test_whatever_is_called_like_a_function_is_looked_into(device: lifetimes.Device) -> None:
-    """BUG-109 (numba/numba#938): partial functions, callable objects, decorated functions."""
-    factor = 2.0
-
-    def scaled(x: Any, more: float) -> Any:
-        return x * factor + more
-
-    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def call(*args: Any) -> Any:
-            return function(*args) * offset
-
-        return call
-
-    class Callee:
-        def __init__(self) -> None:
-            self.weight = 2.0
-
-        def __call__(self, x: Any) -> Any:
-            return x * self.weight
-
-    offset = 10.0
-    x = device.asarray(np.ones(2))
-    part = lifetimes.jit(functools.partial(scaled, more=1.0))
-    wrapped = lifetimes.jit(decorated(scaled))
-    callee = Callee()
-    called = lifetimes.jit(callee)
-    inner = lifetimes.jit(scaled)
-    outer = lifetimes.jit(lambda x: inner(x, 1.0))
-    assert [first(f) for f in (part(x), wrapped(x, 1.0), called(x), outer(x))] == [3, 30, 2, 3]
-    factor, offset, callee.weight = 4.0, 100.0, 5.0
-    assert [first(f) for f in (part(x), wrapped(x, 1.0), called(x), outer(x))] == [5, 500, 5, 5]
-
-
-def test_captured_arrays_are_never_baked(device: lifetimes.Device) -> None:
-    """BUG-109 (numba/numba#938): an array that changes in place, or is replaced by another, is read as it is."""
-    weights = device.asarray(np.full(3, 2.0))
-    host = np.full(3, 10.0)
-
-    @lifetimes.jit
-    def function(x: Any) -> Any:
-        return x * weights + host
-
-    x = device.asarray(np.ones(3))
-    assert first(function(x)) == 12
-    weights.write(np.full(3, 5.0))
-    assert first(function(x)) == 15
-    host[:] = 20.0
-    assert first(function(x)) == 25
-    weights = device.asarray(np.full(3, 7.0))
-    assert first(function(x)) == 27
-    weights = device.asarray(np.full((1,), 8.0))  # another layout
-    assert first(function(x)) == 28
-    assert function.stats().layouts == 2
-
-
-def test_two_names_of_one_array_may_part(device: lifetimes.Device) -> None:
-    """BUG-109 (numba/numba#938): the same layouts as before, but what was one array is two."""
-    one = two = device.asarray(np.full(3, 2.0))
-    function = lifetimes.jit(lambda x: x * one + two)
-    x = device.asarray(np.ones(3))
-    assert first(function(x)) == 4
-    two = device.asarray(np.full(3, 5.0))
-    assert first(function(x)) == 7
-
-
-def test_constants_of_modules_cost_no_key() -> None:
-    assert not Captures(lambda x: np.sin(x) * np.pi + math.e).there
-    assert Captures(lambda x: x * settings_of.offset).values() == [0]
-
-
-def test_what_a_function_forgets_of_captured_arrays(device: lifetimes.Device) -> None:
-    """The cache keeps no array alive that a closure has let go."""
-    weights = device.asarray(np.full(3, 2.0))
-    function = lifetimes.jit(lambda x: x * weights)
-    function(device.asarray(np.ones(3)))
-    gone = weights.weak()
-    weights = device.asarray(np.full(3, 3.0))
-    gc.collect()
-    assert gone() is None
 
 
 def test_static_arguments_by_value_and_type(device: lifetimes.Device) -> None:
@@ -446,92 +304,3 @@ def test_targets_do_not_share_code() -> None:
     cache = KernelCache()
     lanes = {name: cache.get(plus(1), target.named(name)).lanes for name in target.names()}
     assert len(set(lanes.values())) == len(lanes)
-
-
-# Constants.
-
-
-def test_constants_are_exact(device: lifetimes.Device) -> None:
-    """BUG-062 (AccelerateHS/accelerate#136): what stands in the code has the bits that were written."""
-    floats = [np.inf, -np.inf, np.nan, -0.0, 5e-324, 1e308, 0.1, 2.0]
-    narrow = [float.fromhex("0x1.fffffep127"), 1e-45, 0.1]
-    for dtype, constants in (("float64", floats), ("float32", [np.inf, -np.inf, np.nan, -0.0, *narrow])):
-        x = np.array([0.0, 1.0, -1.0, -0.0], dtype)
-        for constant in constants:
-            exact = np.dtype(dtype).type(constant)
-            got = lifetimes.jit(lambda x, c=exact: (x + c, x.__array_namespace__().where(x > c, x, c)))(
-                device.asarray(x)
-            )
-            with np.errstate(all="ignore"):
-                wanted = (x + exact, np.where(x > exact, x, exact))
-            for each, want in zip(got, wanted, strict=True):
-                have = each.numpy()
-                numbers = ~np.isnan(want)
-                np.testing.assert_array_equal(have, want)
-                assert have[numbers].tobytes() == want[numbers].tobytes()
-    for dtype, constant in (("int64", -(2**63)), ("uint64", 2**64 - 1), ("int8", -128), ("uint8", 255)):
-        exact = np.dtype(dtype).type(constant)
-        x = np.zeros(3, dtype)
-        x[0] = exact
-        got = lifetimes.jit(lambda x, c=exact: (x + c, np.where(x > c, x, c), np.where(x < c, x, c), x // c))(
-            device.asarray(x)
-        )
-        expected = (x + exact, np.where(x > exact, x, exact), np.where(x < exact, x, exact), x // exact)
-        for each, want in zip(got, expected, strict=True):
-            np.testing.assert_array_equal(each.numpy(), want)
-
-
-# Bad input.
-
-
-def test_what_cannot_be_called_says_so(device: lifetimes.Device) -> None:
-    function = lifetimes.jit(lambda x, y: x + y)
-    with pytest.raises(ValueError, match=r"\(3,\).*\(4,\)"):
-        function(device.asarray(np.zeros(3)), device.asarray(np.zeros(4)))
-    with pytest.raises(TraceError, match="static"):
-        function(device.asarray(np.zeros(3)), "text")
-    with lifetimes.open("host", memory_limit="1MiB") as other:
-        x, y = device.asarray(np.zeros(3)), other.asarray(np.zeros(3))
-        for _ in range(2):
-            with pytest.raises(TraceError, match="to_device"):
-                function(x, y)
-            function(x, x)
-    with pytest.raises(TraceError, match="where"):
-        lifetimes.jit(lambda x: x if x.sum() > 0 else -x)(device.asarray(np.zeros(3)))
-    with pytest.raises(TypeError, match="jit takes a function"):
-        lifetimes.jit(3)  # type: ignore[call-overload]
-    with pytest.raises(TraceError, match="no content"):
-        function(lifetimes.spec(3), lifetimes.spec(3))
-    swapped = device.asarray(np.zeros(3).astype(">f8"))
-    with pytest.raises(TraceError, match="byte order"):
-        function(swapped, swapped)
-
-
-def test_without_llvmlite_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    import sys
-
-    monkeypatch.setitem(sys.modules, "llvmlite.binding", None)
-    with pytest.raises(lifetimes.BackendError, match=r"pip install device-lifetimes\[jit\]"):
-        lifetimes.jit(lambda x: x)
-
-
-def test_a_device_that_the_processor_cannot_see_is_refused() -> None:
-    with lifetimes.open("sim") as device, pytest.raises(lifetimes.BackendError, match="to_device"):
-        lifetimes.jit(lambda x: x + 1)(device.asarray(np.zeros(3)))
-
-
-def test_arguments_in_containers_and_results_as_they_are_packed(device: lifetimes.Device) -> None:
-    function = lifetimes.jit(lambda pair, options: {"sum": pair[0] + pair[1], "rest": [options["a"] * 2, pair[0]]})
-    x, y = device.asarray(np.ones(3)), np.full(3, 2.0)
-    result = function((x, y), {"a": 4.0})
-    assert sorted(result) == ["rest", "sum"]
-    assert first(result["sum"]) == 3
-    assert float(result["rest"][0].numpy()) == 8.0
-    assert result["rest"][1] is not x
-
-
-def test_without_arrays_it_runs_on_the_current_device() -> None:
-    with lifetimes.open("host", memory_limit="1MiB") as device:
-        result = lifetimes.jit(lambda n: np.zeros_like(n) + 3, static=())(2.0)
-        assert result.device is device
-        assert float(result.numpy()) == 3.0

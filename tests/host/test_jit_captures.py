@@ -1,0 +1,165 @@
+"""What a compiled function uses without having been given it: globals, closures, attributes, arrays; read at each call."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import math
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("llvmlite")
+
+import lifetimes
+from lifetimes.compiler.captures import Captures
+
+
+@pytest.fixture
+def device() -> Iterator[lifetimes.Device]:
+    with lifetimes.open("host", memory_limit="64MiB") as opened:
+        yield opened
+
+
+def first(array: lifetimes.Array) -> Any:
+    return array.numpy().ravel()[0]
+
+
+scale: Any = 1
+settings_of = SimpleNamespace(offset=0, deep=SimpleNamespace(er=0))
+
+
+def test_globals_closures_and_attributes_are_read_anew(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): the value is part of the key, so a change is seen at the next call."""
+    global scale
+    x = device.asarray(np.ones(2))
+    closed = 0
+
+    def helper(x: Any) -> Any:
+        return x * scale
+
+    @lifetimes.jit
+    def function(x: Any) -> Any:
+        return helper(x) + closed + settings_of.offset + settings_of.deep.er
+
+    assert first(function(x)) == 1
+    for value in (0, 1, 2.5, 3, True):
+        scale = value
+        assert first(function(x)) == value
+        assert first(function(x)) == value
+    scale = 1
+    for value in range(5):
+        closed = value
+        assert first(function(x)) == 1 + value
+    closed = 0
+    settings_of.offset = 10
+    assert first(function(x)) == 11
+    settings_of.deep.er = 100
+    assert first(function(x)) == 111
+    settings_of.offset = settings_of.deep.er = 0
+    assert function.stats().layouts >= 10
+
+
+def test_attributes_of_self_are_read_anew(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938)."""
+
+    class Model:
+        def __init__(self, weight: float) -> None:
+            self.weight = weight
+
+        @lifetimes.jit
+        def apply(self, x: Any) -> Any:
+            return x * self.weight
+
+    x = device.asarray(np.ones(2))
+    one, other = Model(2.0), Model(3.0)
+    assert first(one.apply(x)) == 2.0
+    assert first(other.apply(x)) == 3.0
+    one.weight = 5.0
+    assert first(one.apply(x)) == 5.0
+    assert first(other.apply(x)) == 3.0
+
+
+def test_whatever_is_called_like_a_function_is_looked_into(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): partial functions, callable objects, decorated functions."""
+    factor = 2.0
+
+    def scaled(x: Any, more: float) -> Any:
+        return x * factor + more
+
+    def decorated(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any) -> Any:
+            return function(*args) * offset
+
+        return call
+
+    class Callee:
+        def __init__(self) -> None:
+            self.weight = 2.0
+
+        def __call__(self, x: Any) -> Any:
+            return x * self.weight
+
+    offset = 10.0
+    x = device.asarray(np.ones(2))
+    part = lifetimes.jit(functools.partial(scaled, more=1.0))
+    wrapped = lifetimes.jit(decorated(scaled))
+    callee = Callee()
+    called = lifetimes.jit(callee)
+    inner = lifetimes.jit(scaled)
+    outer = lifetimes.jit(lambda x: inner(x, 1.0))
+    assert [first(f) for f in (part(x), wrapped(x, 1.0), called(x), outer(x))] == [3, 30, 2, 3]
+    factor, offset, callee.weight = 4.0, 100.0, 5.0
+    assert [first(f) for f in (part(x), wrapped(x, 1.0), called(x), outer(x))] == [5, 500, 5, 5]
+
+
+def test_captured_arrays_are_never_baked(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): an array that changes in place, or is replaced by another, is read as it is."""
+    weights = device.asarray(np.full(3, 2.0))
+    host = np.full(3, 10.0)
+
+    @lifetimes.jit
+    def function(x: Any) -> Any:
+        return x * weights + host
+
+    x = device.asarray(np.ones(3))
+    assert first(function(x)) == 12
+    weights.write(np.full(3, 5.0))
+    assert first(function(x)) == 15
+    host[:] = 20.0
+    assert first(function(x)) == 25
+    weights = device.asarray(np.full(3, 7.0))
+    assert first(function(x)) == 27
+    weights = device.asarray(np.full((1,), 8.0))  # another layout
+    assert first(function(x)) == 28
+    assert function.stats().layouts == 2
+
+
+def test_two_names_of_one_array_may_part(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): the same layouts as before, but what was one array is two."""
+    one = two = device.asarray(np.full(3, 2.0))
+    function = lifetimes.jit(lambda x: x * one + two)
+    x = device.asarray(np.ones(3))
+    assert first(function(x)) == 4
+    two = device.asarray(np.full(3, 5.0))
+    assert first(function(x)) == 7
+
+
+def test_constants_of_modules_cost_no_key() -> None:
+    assert not Captures(lambda x: np.sin(x) * np.pi + math.e).there
+    assert Captures(lambda x: x * settings_of.offset).values() == [0]
+
+
+def test_what_a_function_forgets_of_captured_arrays(device: lifetimes.Device) -> None:
+    """The cache keeps no array alive that a closure has let go."""
+    weights = device.asarray(np.full(3, 2.0))
+    function = lifetimes.jit(lambda x: x * weights)
+    function(device.asarray(np.ones(3)))
+    gone = weights.weak()
+    weights = device.asarray(np.full(3, 3.0))
+    gc.collect()
+    assert gone() is None
