@@ -94,7 +94,8 @@ def _moved(function: Function, values: Sequence[Any], random: np.random.Generato
         if _rounds(node):
             if node.op in SUMMING:
                 args = [move(arg) for arg in _in_another_order(node, args, random)]
-            known[id(node)] = move(ops.evaluate(node, *args), _terms(node))
+            plain = _scanned_in_two(node, args[0], random) if node.op == "scan" else ops.evaluate(node, *args)
+            known[id(node)] = move(plain, _terms(node))
         else:
             known[id(node)] = ops.evaluate(node, *args)
     return [known[id(out)] for out in function.outs]
@@ -108,6 +109,18 @@ def _in_another_order(node: Node, args: list[Any], random: np.random.Generator) 
     for axis in node.attr("axes"):
         value = np.take(value, random.permutation(value.shape[axis]), axis)
     return [value]
+
+
+def _scanned_in_two(node: Node, value: Any, random: np.random.Generator) -> Any:
+    """The running sum or product of the front, and that of the rest continued from its end."""
+    axis = int(node.attr("axis"))
+    front, rest = np.split(value, [int(random.integers(value.shape[axis] + 1))], axis)
+    running, join = (np.cumsum, np.add) if node.attr("kind") == "sum" else (np.cumprod, np.multiply)
+    before = running(front, axis=axis, dtype=node.dtype)
+    after = running(rest, axis=axis, dtype=node.dtype)
+    if before.shape[axis]:
+        after = join(np.take(before, [-1], axis), after)
+    return np.concatenate([before, after], axis)
 
 
 def _terms(node: Node) -> int:
