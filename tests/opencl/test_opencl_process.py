@@ -161,9 +161,10 @@ driver.copy_in(address, np.zeros(1000, np.uint8), stream)
 driver.record(event, stream)
 watched = [cl.Event.from_int_ptr(event.mark.event.int_ptr), cl.CommandQueue.from_int_ptr(stream.queue.int_ptr),
            kernel.spare[0].get_info(cl.kernel_info.PROGRAM)]
-counts = lambda: [each.reference_count for each in watched]
-before = counts()
+driver.wait(event)
 child = os.fork()
+counts = lambda: [each.reference_count for each in watched]
+before = counts()  # here, where no thread of the runtime changes them
 if child == 0:
     signal.alarm(20)
     WHAT
