@@ -3,7 +3,7 @@
 Each use of a stream gets the next *sequence number*; (timeline, number) is a *ticket*.  A ticket costs a few integers: a
 driver event is recorded only when somebody must know whether a number has been reached, and then it is recorded
 later on the same stream, which can only err towards waiting longer.  On borrowed streams, which may vanish under us,
-every tick records at once.
+every tick records at once; who knows that it will matter calls `Timeline.mark` (Note [Events] in manager/use.py).
 
 Note [Failure].  An event that fails speaks for all work since the event before it.  Work that can fail on its own (a
 Python function on the host) is therefore fenced: `fence` before it and `mark` after it, so the failure names exactly that

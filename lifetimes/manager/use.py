@@ -5,6 +5,10 @@ Everything else (uploads, other streams to wait for, memory to be found) goes th
 
 A pin is not a lock.  It keeps the array where it is; who writes when is the caller's affair, ordered by streams.
 
+Note [Events].  At the end of a use that went the long way an event is recorded, although nobody waits for it yet.  Memory is
+short then, probably: the array will be copied back soon, and the copy would wait for all that has been enqueued meanwhile if
+its event were recorded only then.  With it, copies run beside the work; it costs little compared with the long way.
+
 See Note [Pins] in pins.py.
 """
 
@@ -88,7 +92,7 @@ class Use:
                         return address
             if entry is None:
                 raise manager.unknown(self._key)
-            self._mark = True
+            self._mark = True  # Note [Events]
             acquire(manager, token, ((entry, mode),), stream)
             return entry.block.address if entry.block is not None else 0
         except BaseException as error:
@@ -165,7 +169,7 @@ class UseMany:
                     unpin(manager, token, entry)
                 working_set.clear()
                 self._look_up(working_set)
-            self._mark = True
+            self._mark = True  # Note [Events]
             acquire(manager, token, working_set, self._stream)
             where = {entry.key: entry.block.address if entry.block is not None else 0 for entry, _ in working_set}
             return tuple([where[key] for key, _ in self._pairs])
