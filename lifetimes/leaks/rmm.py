@@ -26,7 +26,8 @@ FLUSHED: Final = 1000
 class AllocationLog:
     """Writes a row for each ``allocate`` and ``free`` of any driver while its ``with`` block runs.
 
-    Blocks that the pool hands out again are not asked of the driver, so they are not in the log.
+    Blocks that the pool hands out again are not asked of the driver, so they are not in the log.  A forked child, which
+    has the file open as well, writes nothing.
 
     >>> import tempfile, pathlib
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -43,10 +44,13 @@ class AllocationLog:
         self._rows: deque[tuple[int, float, str, int, int, int]] = deque()
         self._writing: list[int] = []
         self._file: TextIO | None = None
+        self._process = 0
 
     def __enter__(self) -> Self:
         self._file = open(self.path, "w", encoding="ascii", newline="")
         self._file.write(f"{HEADER}\n")
+        self._file.flush()  # here and below: a child's copy of what waits for being written would be written, too
+        self._process = os.getpid()
         instrument.subscribe(self._listen)
         return self
 
@@ -67,6 +71,9 @@ class AllocationLog:
                 self._write()
 
     def _write(self) -> None:
+        if os.getpid() != self._process:
+            self._rows.clear()
+            return
         self._writing.append(get_ident())
         try:
             while self._rows and self._file is not None:
@@ -75,5 +82,7 @@ class AllocationLog:
                 self._file.write(
                     f"{thread},{clock}.{int(now % 1 * 1e6):06},{action},{address:#x},{nbytes},{stream:#x}\n"
                 )
+            if self._file is not None:
+                self._file.flush()
         finally:
             self._writing.clear()

@@ -281,14 +281,22 @@ def test_a_child_of_the_program_makes_no_report(tmp_path: Path) -> None:
     script = tmp_path / "program.py"
     script.write_text(
         "import os, sys, lifetimes\n"
+        "from lifetimes import instrument\n"
         "kept = [lifetimes.Lifetime('x')]\n"
+        "def ask(number): instrument.emit('allocate', number, address=number, nbytes=8, stream=0)\n"
+        "for number in range(1, 1501): ask(number)\n"
         "child = os.fork()\n"
-        "if child == 0: sys.exit(7)\n"
+        "if child == 0:\n"
+        "    for number in range(5000, 7000): ask(number)\n"
+        "    sys.exit(7)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "ask(1501)\n"
     )
-    done = command("leaks", script)
+    done = command("leaks", "--csv", tmp_path / "log.csv", script)
     assert (done.returncode, done.stdout) == (1, "7\n")
     assert done.stderr.count("lifetimes leaks: ") == 1
+    rows = [line.split(",")[3] for line in (tmp_path / "log.csv").read_text().splitlines()[1:]]
+    assert rows == [hex(number) for number in range(1, 1502)]
 
 
 def test_the_reports_are_where_they_were_asked_for(tmp_path: Path) -> None:
