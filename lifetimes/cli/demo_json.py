@@ -27,6 +27,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         },
         "limit_bytes": cut.limit,
         "within_limit": outcome.within_limit,
+        "compiled": not outcome.why_not_compiled,
+        "why_not_compiled": outcome.why_not_compiled,
         "passes": outcome.passes,
         "lookup_share": outcome.lookup_share,
         "statistics": None if statistics is None else asdict(statistics),

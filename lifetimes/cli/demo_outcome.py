@@ -22,6 +22,8 @@ class Outcome:
     plan: Plan
     source: str
     passes: dict[str, int] = field(default_factory=dict)
+    why_not_compiled: str = ""
+    """Why the functions ran as they are, and not compiled; empty when they were."""
     statistics: ManagerStatistics | None = None
     results: Results | None = None
     errors: list[Error] = field(default_factory=list)

@@ -55,21 +55,21 @@ class Plan:
 def plan(limit: int, rows: int, columns: int, what: str) -> Plan:
     """The plan for ``what``, a matrix of that shape.
 
-    Errors: `InputError` when a chunk, the Gram matrix and a few vectors do not fit into the limit together; it says how
-    much each takes and which limit would do.
+    Errors: `InputError` when what a step needs does not fit into the limit; it says how much a Gram matrix takes and which
+    limit would do.
 
     >>> plan(64 << 20, 131072, 256, "x").rows_per_chunk
     4096
     >>> plan(1 << 20, 1000, 400, "x")
     Traceback (most recent call last):
-    lifetimes.cli.failing.InputError: x has 400 columns, so its Gram matrix takes 1.22 MiB on the device, and with a chunk \
-of the data and a few vectors it does not fit into the limit of 1 MiB; give --limit 2MiB or more, or fewer columns
+    lifetimes.cli.failing.InputError: x has 400 columns, so its Gram matrix takes 1.22 MiB on the device, and with another \
+one, or a chunk of the data, it does not fit into the limit of 1 MiB; give --limit 3MiB or more, or fewer columns
     """
     if fits(limit, columns):
         return Plan(limit, rows, columns, min(rows, rows_in(limit, columns)))
     raise InputError(
         f"{what} has {columns} columns, so its Gram matrix takes {format_bytes(columns * columns * ITEM)} on the device, "
-        f"and with a chunk of the data and a few vectors it does not fit into the limit of {format_bytes(limit)}; "
+        f"and with another one, or a chunk of the data, it does not fit into the limit of {format_bytes(limit)}; "
         f"give --limit {written(minimum_limit(columns))} or more, or fewer columns"
     )
 
@@ -104,13 +104,15 @@ def rows_in(limit: int, columns: int) -> int:
 
 
 def needed(limit: int, columns: int) -> int:
-    """Bytes that one call pins at most: a chunk, the Gram matrix, the scores of the chunk, and four vectors.
+    """Bytes that one step pins at most: a chunk and a Gram matrix, or two of these; the scores of a chunk, and some vectors.
 
     In capacities of the pool, which are up to an eighth more than what was asked for.
     """
     rows = rows_in(limit, columns)
-    sizes = [rows * columns, columns * columns, rows, *[columns] * 4]
-    return sum(round_up(size * ITEM, 1 << 62) for size in sizes)
+    chunk, gram, scores, vector = (
+        round_up(size * ITEM, 1 << 62) for size in (rows * columns, columns * columns, rows, columns)
+    )
+    return max(chunk, gram) + gram + scores + 8 * vector
 
 
 def fits(limit: int, columns: int) -> bool:

@@ -47,6 +47,8 @@ def work_table(outcome: Outcome) -> Table:
         f"{cut.data_bytes / cut.limit:.3g} times the limit")  # fmt: skip
     kinds = ", ".join(f"{number} {kind}" for kind, number in outcome.passes.items())
     row("passes", f"{sum(outcome.passes.values())} over the data: {kinds}")
+    row("functions", Text(f"not compiled: {outcome.why_not_compiled}" if outcome.why_not_compiled else
+                          "compiled by lifetimes.jit"))  # fmt: skip
     row("evictions", f"{done.evictions:,} ({format_bytes(done.evicted_bytes)} made room)")
     row("copy-backs", f"{done.copybacks:,} ({format_bytes(done.copyback_bytes)}: what had been changed)")
     row("uploads", f"{done.uploads:,} ({format_bytes(done.upload_bytes)})")

@@ -15,7 +15,7 @@ from lifetimes.cli.demo_leak import find_leaks, forget, preview
 from lifetimes.cli.demo_outcome import Outcome
 from lifetimes.cli.demo_plan import DEFAULT_LIMIT, Plan, default_limit, plan, size_of_generated
 from lifetimes.cli.demo_progress import ProgressBar
-from lifetimes.cli.demo_work import Watch, compute, load
+from lifetimes.cli.demo_work import Steps, Watch, compute, load
 from lifetimes.cli.failing import InputError, bad_input
 from lifetimes.cli.parser import nearest
 from lifetimes.opening import find_device
@@ -151,7 +151,9 @@ def work(device: Device, source: Source, outcome: Outcome, watch: Watch) -> None
     cut = outcome.plan
     data = load(device, source, cut, watch)
     lap("load")
-    outcome.results = results = compute(data, watch)
+    steps = Steps(device)
+    outcome.why_not_compiled = steps.why
+    outcome.results = results = compute(data, steps, watch)
     outcome.statistics = device.statistics()
     outcome.passes = dict(data.passes)
     lap("work")

@@ -1,26 +1,28 @@
 """The demo's computation: statistics, Gram matrix and leading eigenvectors of data that do not fit on the device.
 
-It is meant to be read as an example.  The data are a list of arrays, each a few rows of the matrix.  `Device.call` enqueues a
-function on the device's stream; the function gets NumPy views of the arrays' device memory, and ``modes`` says of each
-whether it is read (``r``), overwritten (``w``) or updated (``u``).  That is all the library has to know: it brings what a call
-needs to the device, takes away what was not used for longest, and copies back first what was changed.  Nothing below
-ever asks where an array is.
+It is meant to be read as an example.  The data are a list of arrays, each a few rows of the matrix.  What is computed stands
+at the end, as plain functions of arrays.  `Steps` has `lifetimes.jit` compile them, and writes their results into arrays that
+are there; where nothing can be compiled, `Device.call` runs them as they are.  That is all the library has to know: it brings
+what a step needs to the device, takes away what was not used for longest, and copies back first what was changed.
+Nothing below ever asks where an array is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final, Protocol, TypeVar
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 
+import lifetimes
 from lifetimes import Array, Device
 from lifetimes.cli.demo_data import Matrix, Source
 from lifetimes.cli.demo_plan import Plan
 
-__all__ = ["COMPONENTS", "MOST_PASSES", "SETTLED", "DataSet", "Results", "Watch", "compute", "load"]
+__all__ = ["COMPONENTS", "MOST_PASSES", "SETTLED", "DataSet", "Results", "Steps", "Watch", "compute", "load"]
 
 T = TypeVar("T")
 COMPONENTS: Final = 3
@@ -89,7 +91,39 @@ def load(device: Device, source: Source, plan: Plan, watch: Watch) -> DataSet:
     return DataSet(device, chunks, plan.rows, plan.columns)
 
 
-def compute(data: DataSet, watch: Watch) -> Results:
+class Steps:
+    """Runs functions of arrays on the device.  ``why`` says why they are not compiled, and is empty when they are."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.why = ""
+        self._compiled: dict[Callable[..., Any], Callable[..., None]] = {}
+        try:
+            with device.empty(1) as probe:
+                lifetimes.jit(clear)(probe)
+        except lifetimes.BackendError as error:  # no compiler, or a device that runs no code of the processor
+            self.why = str(error)
+
+    def run(self, function: Callable[..., Any], results: Array | Sequence[Array], *args: Array) -> None:
+        """Put ``function(*args)`` into the arrays ``results``, which may be among the arguments."""
+        if not self.why:
+            if function not in self._compiled:
+                self._compiled[function] = lifetimes.jit(function).into
+            self._compiled[function](results, *args)
+            return
+        outs = [results] if isinstance(results, Array) else list(results)
+        call = partial(apply, function, len(args))
+        self.device.call(call, *args, *outs, modes="r" * len(args) + "w" * len(outs))
+
+
+def apply(function: Callable[..., Any], count: int, *views: Matrix) -> None:
+    """Call ``function`` with the first ``count`` views and put what it returns into the others."""
+    found = function(*views[:count])
+    for view, each in zip(views[count:], found if isinstance(found, tuple) else (found,), strict=True):
+        view[...] = each
+
+
+def compute(data: DataSet, steps: Steps, watch: Watch) -> Results:
     """Everything: one pass for the statistics, one to centre the data, and then many for the eigenvectors."""
     device, columns = data.device, data.columns
 
@@ -97,26 +131,30 @@ def compute(data: DataSet, watch: Watch) -> Results:
     low = device.asarray(np.full(columns, np.inf), label="low")
     high = device.asarray(np.full(columns, -np.inf), label="high")
     for chunk in data.each_chunk(watch, "statistics", "mean, minimum, maximum"):
-        device.call(add_statistics, chunk, total, low, high, modes="ruuu")
+        steps.run(add_statistics, (total, low, high), chunk, total, low, high)
 
     mean = device.asarray(total.numpy() / data.rows, label="mean")
     gram = device.zeros((columns, columns), label="Gram matrix")
+    part = device.empty((columns, columns), label="Gram matrix of a chunk")
     for chunk in data.each_chunk(watch, "centring", "centre, Gram matrix"):
-        device.call(centre, chunk, mean, gram, modes="uru")  # changes the chunk: it has to be copied back
+        steps.run(centre, chunk, chunk, mean)  # changes the chunk: it has to be copied back
+        steps.run(gram_of, part, chunk)
+        steps.run(add, gram, gram, part)
 
     results = Results(mean.numpy(), low.numpy(), high.numpy(), gram.numpy(), rows=data.rows)
     gram.close()  # drop what is not needed any more: it will not be in the way of the rest
-    find_eigenvectors(data, results, watch)
+    part.close()
+    find_eigenvectors(data, steps, results, watch)
     return results
 
 
-def find_eigenvectors(data: DataSet, results: Results, watch: Watch) -> None:
+def find_eigenvectors(data: DataSet, steps: Steps, results: Results, watch: Watch) -> None:
     """Power iteration over the data: ``v`` becomes ``X' (X v)``, until it only grows; then it is taken out of the data."""
     device, columns = data.device, data.columns
     random = np.random.default_rng(1)
     scores = [device.empty(len(chunk), label="scores") for chunk in data.chunks]
     product = device.empty(columns, label="product")
-    figures = device.empty(2, label="figures")
+    fit, misfit = device.empty((), label="eigenvalue"), device.empty((), label="residual")
 
     count = min(COMPONENTS, columns)
     for number in range(1, count + 1):
@@ -125,75 +163,80 @@ def find_eigenvectors(data: DataSet, results: Results, watch: Watch) -> None:
             start -= (known @ start) * known
         vector = device.asarray(unit(start), label=f"eigenvector {number}")
         for _ in range(MOST_PASSES):
-            device.call(clear, product, modes="w")
+            steps.run(clear, product, vector)
             for chunk, score in zip(data.each_chunk(watch, "power", f"eigenvector {number}"), scores, strict=True):
-                device.call(multiply, chunk, vector, score, product, modes="rrwu")
-            device.call(measure, vector, product, figures, modes="rrw")
-            eigenvalue, residual = figures.numpy().tolist()
+                steps.run(project, score, chunk, vector)
+                steps.run(gather, product, chunk, score, product)
+            steps.run(measure, (fit, misfit), vector, product)
+            eigenvalue, residual = float(fit.numpy()), float(misfit.numpy())
             largest = results.eigenvalues[0] if results.eigenvalues else eigenvalue
             residual = residual / largest if largest else 0.0
             watch.settling(f"eigenvector {number}", residual, SETTLED)
             if residual <= SETTLED:
                 break
-            device.call(follow, vector, product, modes="wr")
+            steps.run(unit, vector, product)
 
         results.eigenvalues.append(eigenvalue)
         results.eigenvectors.append(vector.numpy())
         results.residuals.append(residual)
         if number < count:
             for chunk, score in zip(data.each_chunk(watch, "deflation", "take it out"), scores, strict=True):
-                device.call(deflate, chunk, vector, score, modes="urw")  # changes the chunks again
+                steps.run(project, score, chunk, vector)
+                steps.run(deflate, chunk, chunk, score, vector)  # changes the chunks again
 
 
-# What runs on the device: plain functions of NumPy arrays.
+# What runs on the device: functions of arrays, compiled ones or NumPy's.
 
 
-def add_statistics(x: Matrix, total: Matrix, low: Matrix, high: Matrix) -> None:
+def add_statistics(x: Matrix, total: Matrix, low: Matrix, high: Matrix) -> tuple[Matrix, Matrix, Matrix]:
     """Column sums, minima and maxima, continued over a chunk."""
-    total += x.sum(axis=0)
-    np.minimum(low, x.min(axis=0), out=low)
-    np.maximum(high, x.max(axis=0), out=high)
+    return total + np.sum(x, axis=0), np.minimum(low, np.min(x, axis=0)), np.maximum(high, np.max(x, axis=0))
 
 
-def centre(x: Matrix, mean: Matrix, gram: Matrix) -> None:
-    """Subtract the mean from a chunk, and continue the Gram matrix."""
-    x -= mean
-    gram += x.T @ x
+def centre(x: Matrix, mean: Matrix) -> Matrix:
+    """A chunk without the mean."""
+    return x - mean
 
 
-def clear(x: Matrix) -> None:
-    """All zero."""
-    x[...] = 0.0
+def gram_of(x: Matrix) -> Matrix:
+    """The Gram matrix of a chunk."""
+    return x.T @ x
 
 
-def multiply(x: Matrix, vector: Matrix, score: Matrix, product: Matrix) -> None:
-    """Continue ``X' (X v)`` over a chunk.
-
-    This waits for memory, not for arithmetic: ``einsum`` is as fast as ``@`` and leaves the other cores alone.
-    """
-    np.einsum("ij,j->i", x, vector, out=score)
-    product += np.einsum("i,ij->j", score, x)
+def add(a: Matrix, b: Matrix) -> Matrix:
+    """The sum."""
+    return a + b
 
 
-def measure(vector: Matrix, product: Matrix, figures: Matrix) -> None:
+def clear(x: Matrix) -> Matrix:
+    """As many zeros."""
+    return np.zeros_like(x)
+
+
+def project(x: Matrix, vector: Matrix) -> Matrix:
+    """How much of a direction there is in each row: ``X v``, as one kernel that waits for memory and nothing else."""
+    found: Matrix = np.sum(x * vector, axis=1)
+    return found
+
+
+def gather(x: Matrix, score: Matrix, product: Matrix) -> Matrix:
+    """Continue ``X' (X v)`` over a chunk."""
+    found: Matrix = product + np.sum(x * score[:, None], axis=0)
+    return found
+
+
+def measure(vector: Matrix, product: Matrix) -> tuple[Any, Any]:
     """The eigenvalue that fits best (the Rayleigh quotient), and by how much it does not fit."""
-    eigenvalue = vector @ product
-    figures[...] = eigenvalue, np.linalg.norm(product - eigenvalue * vector)
+    eigenvalue = np.sum(vector * product)
+    return eigenvalue, np.sqrt(np.sum((product - eigenvalue * vector) ** 2))
 
 
-def follow(vector: Matrix, product: Matrix) -> None:
-    """The next vector."""
-    vector[...] = unit(product)
-
-
-def deflate(x: Matrix, vector: Matrix, score: Matrix) -> None:
-    """Take the direction out of a chunk, so that the next strongest is left; the scores say how much of it there was."""
-    np.einsum("ij,j->i", x, vector, out=score)
-    x -= np.outer(score, vector)
+def deflate(x: Matrix, score: Matrix, vector: Matrix) -> Matrix:
+    """A chunk without a direction, so that the next strongest is left."""
+    return x - score[:, None] * vector
 
 
 def unit(vector: Matrix) -> Matrix:
     """The same direction, of length one; zero stays zero."""
-    length = np.linalg.norm(vector)
-    scaled: Matrix = vector / length if length else vector
-    return scaled
+    length = np.sqrt(np.sum(vector**2))
+    return np.where(length > 0, vector / np.where(length > 0, length, 1.0), vector)

@@ -69,6 +69,17 @@ def test_poison_waits_for_commands_that_still_need_the_old_content(driver: SimDr
     assert shows(driver, address, 9)
 
 
+def test_poison_waits_for_functions_that_still_need_the_old_content(driver: SimDriver) -> None:
+    stream, address = driver.create_stream(), driver.allocate(64)
+    driver.copy_in(address, ONES, stream)
+    found = np.zeros(64, np.uint8)
+    driver.call(np.copyto, (found, driver.view(address, 64)), stream)
+    driver.copy_in(address, ONES * 2, stream)
+    driver.run_until_idle()
+    assert (found == 1).all()
+    assert shows(driver, address, 2)
+
+
 def test_a_copy_reads_its_source_when_it_completes(driver: SimDriver) -> None:
     """Whoever reuses device memory under a copy in flight gets wrong data, as on a device (meta-pytorch/torchrec#4231)."""
     stream, address, found = driver.create_stream(), driver.allocate(64), np.zeros(64, np.uint8)

@@ -94,7 +94,9 @@ class CodeCalls(MemoryCalls):
             lane = self._find(self._streams, stream)
             what = getattr(function, "__name__", repr(function))
             self.log.append(("call", (what, stream)))
-            self._time.enqueue(lane, Command("call", what, partial(function, *args), duration=duration, error=late))
+            reads = [each for each in args if isinstance(each, np.ndarray)]
+            command = Command("call", what, partial(function, *args), duration=duration, reads=reads, error=late)
+            self._time.enqueue(lane, command)
         self._time.run_instant(lane)
 
     @property
