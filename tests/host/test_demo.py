@@ -142,8 +142,8 @@ def test_the_summary_fits_80_columns_and_says_it_all(capsys: pytest.CaptureFixtu
     said = capsys.readouterr()
     assert said.err == ""
     assert all(len(line) <= 80 for line in said.out.splitlines())
-    for word in ("table judy", "policy lru", "4 times the limit", "evictions", "copy-backs", "uploads", "look-ups", "% of the time",
-                 "never above the limit", "compiled by lifetimes.jit",
+    for word in ("table judy", "policy lru", "4 times the limit", "evictions", "copy-backs", "uploads", "look-ups",
+                 "% of the time", "never above the limit", "compiled by lifetimes.jit",
                  "found their array on the device", "against NumPy", "a leak, found", "in preview, line",
                  "device.empty(head.shape", "lifetimes.live() is empty"):  # fmt: skip
         assert word in said.out, word
