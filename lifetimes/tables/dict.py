@@ -42,31 +42,48 @@ class DictTable(Generic[V]):
     def __len__(self) -> int:
         return len(self._map)
 
-    # A call of `check_key` costs more than the write itself; hence its hot case is spelled out in each write.
+    # A call of `check_key` costs more than the write itself; hence its hot case is spelled out, and what is found needs no
+    # check of its range.
 
     def insert(self, key: int, value: V) -> None:
-        if key.__class__ is not int or not 0 <= key <= KEY_MAX:
-            key = check_key(key)
+        held = self._map
+        if key in held or value is None or key.__class__ is not int or not 0 <= key <= KEY_MAX:
+            key = self._insertable(key, value)
+        held[key] = value
+
+    def _insertable(self, key: int, value: V) -> int:
+        """The key as a plain int.  Errors: those of `insert`."""
+        key = check_key(key)
         if value is None:
             raise no_value(key)
         if key in self._map:
             raise held_already(key)
-        self._map[key] = value
+        return key
 
     def replace(self, key: int, value: V) -> V:
-        if key.__class__ is not int or not 0 <= key <= KEY_MAX:
+        held = self._map
+        if key.__class__ is not int:
             key = check_key(key)
         if value is None:
             raise no_value(key)
-        old = self._map[key]
-        self._map[key] = value
+        try:
+            old = held[key]
+        except KeyError:
+            check_key(key)
+            raise
+        held[key] = value
         return old
 
     def pop(self, key: int) -> V:
-        if key.__class__ is not int or not 0 <= key <= KEY_MAX:
+        held = self._map
+        if key.__class__ is not int:
             key = check_key(key)
-        value = self._map[key]
-        del self._map[key]  # unlike its pop, no call after which Ctrl-C could strike with the value in nobody's hands
+        try:
+            value = held[key]
+        except KeyError:
+            check_key(key)
+            raise
+        del held[key]  # unlike its pop, no call after which Ctrl-C could strike with the value in nobody's hands
         return value
 
     def mutate(self, key: int, fn: Callable[[V | None], V | None]) -> V | None:
