@@ -222,7 +222,7 @@ class Pool:
         out: list[Block] = []
         taken = 0
         me = ~get_ident()
-        for capacity in sorted(self._classes, reverse=True):
+        for capacity in sorted([capacity for capacity, blocks in self._classes.items() if blocks], reverse=True):
             if nbytes is not None and taken >= nbytes:
                 break
             blocks = self._classes[capacity]
@@ -235,8 +235,11 @@ class Pool:
                     out.append(block)
                 else:
                     left.append(block)
+            gone = len(blocks) - len(left)
+            # No call from here on, so an interrupt finds the class and the totals in step.
             self._classes[capacity] = left
-        self.recount()
+            self.held_bytes -= capacity * gone
+            self.held_blocks -= gone
         return out
 
     def in_flight(self) -> list[Block]:
