@@ -96,18 +96,18 @@ def remember_write(entry: Entry) -> None:
         return
     earlier.append(write)
     if not len(earlier) % MANY:
+        entry.home.late.append(partial(_ask, earlier))  # and drops them without the lock
         entry.earlier = [
             ticket for ticket in earlier if ticket[1] > ticket[0].reached or ticket[0].error(ticket[1]) is not None
         ]
-        entry.home.late.append(partial(_ask, list(entry.earlier)))
 
 
 def forget_reads(entry: Entry) -> None:
     """Under the lock: borrowed streams come and go; who has read here is remembered as long as it may be in flight."""
     reads = entry.reads
     if len(reads) >= MANY and not len(reads) % MANY:
-        entry.reads = reads = {line: number for line, number in reads.items() if number > line.reached}
-        entry.home.late.append(partial(_ask, list(reads.items())))
+        entry.home.late.append(partial(_ask, list(reads.items())))  # and drops them without the lock
+        entry.reads = {line: number for line, number in reads.items() if number > line.reached}
 
 
 def _ask(tickets: Sequence[Ticket]) -> None:
