@@ -94,7 +94,7 @@ def _moved(function: Function, values: Sequence[Any], random: np.random.Generato
         if _rounds(node):
             if node.op in SUMMING:
                 args = [move(arg) for arg in _in_another_order(node, args, random)]
-            plain = _scanned_in_two(node, args[0], random) if node.op == "scan" else ops.evaluate(node, *args)
+            plain = _scanned_in_blocks(node, args[0], random) if node.op == "scan" else ops.evaluate(node, *args)
             known[id(node)] = move(plain, _terms(node))
         else:
             known[id(node)] = ops.evaluate(node, *args)
@@ -111,16 +111,16 @@ def _in_another_order(node: Node, args: list[Any], random: np.random.Generator) 
     return [value]
 
 
-def _scanned_in_two(node: Node, value: Any, random: np.random.Generator) -> Any:
-    """The running sum or product of the front, and that of the rest continued from its end."""
+def _scanned_in_blocks(node: Node, value: Any, random: np.random.Generator) -> Any:
+    """The running sum or product of each block, of a few elements, continued from the end of the block before."""
     axis = int(node.attr("axis"))
-    front, rest = np.split(value, [int(random.integers(value.shape[axis] + 1))], axis)
+    cuts = 1 + np.flatnonzero(random.random(max(value.shape[axis] - 1, 0)) < 0.4)
     running, join = (np.cumsum, np.add) if node.attr("kind") == "sum" else (np.cumprod, np.multiply)
-    before = running(front, axis=axis, dtype=node.dtype)
-    after = running(rest, axis=axis, dtype=node.dtype)
-    if before.shape[axis]:
-        after = join(np.take(before, [-1], axis), after)
-    return np.concatenate([before, after], axis)
+    made: list[Any] = []
+    for block in np.split(value, cuts, axis):
+        own = running(block, axis=axis, dtype=node.dtype)
+        made.append(join(np.take(made[-1], [-1], axis), own) if made else own)
+    return np.concatenate(made, axis)
 
 
 def _terms(node: Node) -> int:
