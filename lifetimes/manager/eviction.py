@@ -121,17 +121,20 @@ class Evictor:
             if entry.state == EVICTING and entry.copyback == ticket and entry.block is not None
         )
 
-    def settle(self) -> None:
-        """Commit the copies that have completed.  Never blocks."""
+    def settle(self) -> bool:
+        """Commit the copies that have completed; whether there were any.  Never blocks."""
         copybacks = self.copybacks
+        any_done = False
         while copybacks:
             try:
                 entry, ticket = copybacks[0]
             except IndexError:
-                return
+                break
             if not ticket[0].done(ticket[1]):
-                return
+                break
+            any_done = True
             self._commit(entry, ticket)
+        return any_done
 
     def wait_oldest(self) -> bool:
         """Wait for the oldest copy on its way and commit it; False when there is none."""

@@ -119,7 +119,8 @@ class Ladder:
     def _evict(self, capacity: int, copying: bool = True) -> bool:
         """Until free bytes plus bytes on their way cover the request; then one at a time, if the driver is the one short."""
         manager = self.manager
-        manager.evictor.settle()
+        if manager.evictor.settle():
+            return True
         with lock:
             memory = manager.memory
             coming = manager.evictor.in_flight() + memory.pool.held_bytes

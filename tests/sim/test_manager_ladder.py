@@ -349,6 +349,18 @@ def test_after_a_wait_the_pool_is_asked_before_anything_else() -> None:
     manager.close()
 
 
+def test_a_copy_that_is_done_at_once_leaves_its_block_to_who_wanted_it() -> None:
+    """As after a wait: the pool is asked before anything else is tried, and the driver not at all."""
+    scene = Scene(blocks=2, latency=0)
+    keys = scene.adds(6)
+    for _ in range(5):
+        for key in keys:
+            scene.write(key, 7)
+    assert scene.manager.statistics().rungs == {"driver": 2, "evict": 28}
+    assert scene.driver.counts["allocate"] == 2
+    scene.close()
+
+
 def test_each_rung_is_tried_in_order_and_counted() -> None:
     scene = Scene(blocks=2)
     manager = scene.manager
