@@ -29,10 +29,10 @@ __all__ = ["KernelStep", "Launch", "MatmulStep", "Plan", "Step", "lowered", "mak
 
 SHARED: Final = 500_000.0
 """Kernels of more nanoseconds are shared out between threads: to wake one up may take a tenth of that."""
-BRIEF: Final = 150_000.0
+BRIEF: Final = 300_000.0
 """Kernels of fewer nanoseconds keep the interpreter: who gives it away may wait for milliseconds until he gets it back.
 
-They take a third of that where the data is in the caches.
+They take a third of that where the data is in the caches, a fiftieth of the time for which a thread may keep it anyway.
 """
 Mode: TypeAlias = Literal["r", "w", "rw"]
 

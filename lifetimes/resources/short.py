@@ -250,7 +250,7 @@ def proven(device: Device) -> bool:
     return driver is not None and not timeline._marks and driver.call_now(_nothing, (), timeline.handle)
 
 
-def asked(device: Device, forms: Sequence[Form]) -> bool:
+def asked(device: Device, forms: Sequence[Form] = ()) -> bool:
     """Learn which work is done, where nobody has asked: whether the short way, which was refused, is worth a second try."""
     if held_here() or not proven(device):
         return False

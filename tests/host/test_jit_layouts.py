@@ -177,6 +177,19 @@ def test_more_elements_than_32_bits_count() -> None:
         assert int(function(ones).numpy()) == length
 
 
+@pytest.mark.slow
+def test_every_element_beyond_32_bits() -> None:
+    """BUG-107 (cupy/cupy#5328): a result of more than 2**31 elements, all of them written, read and found again."""
+    length = 2**31 + 4099
+    with lifetimes.open("host", memory_limit="4352MiB") as device:
+        given = device.empty(length, "int8")
+        filled = lifetimes.jit(lambda x: x * np.int8(0) + np.int8(3))(given)
+        given.close()
+        lifetimes.jit(lambda x: x + np.int8(6)).into(filled[length - 3 : length - 2], filled[:1])
+        total, at, most = lifetimes.jit(lambda x: (np.sum(x, dtype=np.int64), np.argmax(x), np.max(x)))(filled)
+        assert (int(total.numpy()), int(at.numpy()), int(most.numpy())) == (3 * length + 6, length - 3, 9)
+
+
 # Results that share memory with arguments.
 
 

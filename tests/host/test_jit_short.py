@@ -16,7 +16,9 @@ pytest.importorskip("llvmlite")
 
 import lifetimes
 from lifetimes import instrument
+from lifetimes.entry import DIRTY
 from lifetimes.locks import held_here, lock
+from lifetimes.manager.letting_go import let_go
 from lifetimes.origins import record_at_least
 from lifetimes.resources.short import ShortWork
 from lifetimes.testing.disturb import interrupt, run_disturbed
@@ -111,6 +113,10 @@ def test_the_books_are_those_of_the_long_way(device: lifetimes.Device, short: li
     assert blocks == {each.key for each, _ in kept}
 
 
+def fail(a: Any) -> None:
+    raise RuntimeError("this fails")
+
+
 def _addresses(device: lifetimes.Device, arrays: list[lifetimes.Array]) -> tuple[int, ...]:
     with device.use(read=arrays) as addresses:
         return addresses
@@ -127,6 +133,11 @@ def test_into_an_array_of_its_own(device: lifetimes.Device, short: list[bool]) -
     assert x.numpy().tolist() == [3.0] * 3
     function.into(out[::-1], x, 2.0)
     assert out.numpy().tolist() == [7.0] * 3
+    reverse = lifetimes.jit(lambda x: x[::-1] + 0)
+    counted = device.asarray(np.arange(100.0))
+    for _ in range(3):
+        reverse.into(counted, counted)
+    assert counted.numpy().tolist() == list(range(99, -1, -1))
 
 
 def test_what_has_more_to_do_goes_the_long_way(device: lifetimes.Device, short: list[bool]) -> None:
@@ -190,9 +201,6 @@ def test_what_reads_the_result_of_a_failed_call_fails(device: lifetimes.Device, 
     large = device.asarray(np.ones(200_000))
     long(large)
 
-    def fail(a: Any) -> None:
-        raise RuntimeError("this fails")
-
     device.call(fail, x)
     first = function(x, 2.0)
     second = function(first, 2.0)
@@ -205,6 +213,41 @@ def test_what_reads_the_result_of_a_failed_call_fails(device: lifetimes.Device, 
     assert fine.numpy().tolist() == [7.0] * 3
     with pytest.raises(lifetimes.BrokenError, match="this fails"):
         function(first, 2.0)
+
+
+def test_a_failure_that_nobody_has_asked_about(device: lifetimes.Device, short: list[bool]) -> None:
+    """The stream has nothing to do any more, and the event behind the call knows what happened."""
+    function, x = plus(device)
+    device.call(fail, x)
+    device.driver.synchronize(device.stream.handle)
+    with pytest.raises(lifetimes.BrokenError, match="this fails"):
+        function(x, 2.0).numpy()
+
+
+def test_what_another_stream_still_reads_is_not_written(device: lifetimes.Device, short: list[bool]) -> None:
+    """Neither into, nor by taking the memory of an array that is dropped meanwhile."""
+    function, x = plus(device)
+    out, dropped = device.empty(3), function(x, 2.0)
+    function.into(out, x, 2.0)
+    stream, begun, release = device.create_stream(), threading.Event(), threading.Event()
+    found: list[Any] = []
+
+    def read(a: Any, b: Any) -> None:
+        begun.set()
+        assert release.wait(30)
+        found.append((a.tolist(), b.tolist()))
+
+    device.call(read, out, dropped, modes="rr", stream=stream)
+    assert begun.wait(30)
+    del dropped
+    short.clear()
+    kept = [function(x, 5.0) for _ in range(3)]
+    function.into(out, x, 5.0)
+    assert not short[-1]
+    release.set()
+    stream.synchronize()
+    assert found == [([3.0] * 3, [3.0] * 3)]
+    assert [each.numpy().tolist() for each in (*kept, out)] == [[6.0] * 3] * 4
 
 
 def test_an_argument_that_was_closed(device: lifetimes.Device, short: list[bool]) -> None:
@@ -315,3 +358,25 @@ def test_an_interrupt_at_any_step(device: lifetimes.Device) -> None:
     else:
         raise AssertionError("the call never ends")
     assert struck > 60 // STRIDE
+
+
+def test_an_interrupt_while_storage_is_let_go(device: lifetimes.Device) -> None:
+    function, x = plus(device)
+    struck = 0
+    for step in range(200):
+        result = function(x, 2.0)
+        assert device.manager.table.get(result.key).state == DIRTY
+        try:
+            reached = run_disturbed(let_go, device.manager, result.key, step=step, act=interrupt, after_calls=True)
+        except KeyboardInterrupt:
+            struck += 1
+            reached = True
+        device.manager.check_invariants()
+        result.close()  # lets go of it, if it is still there
+        device.manager.check_invariants()
+        assert device.statistics().arrays == 1
+        if not reached:
+            break
+    else:
+        raise AssertionError("it never ends")
+    assert struck > 10
