@@ -1,7 +1,8 @@
 """Compiled functions against NumPy, numexpr, numba, JAX and Dr.Jit, at three sizes and two dtypes; fills ``jit-figures.md``.
 
 All contenders of one cell run in one process, in turn, and what each computes is compared with NumPy's (or JAX's) result.
-``python -m bench.study_jit DTYPE COUNT THREADS`` prints one table's cells as JSON; `publish` does them all.  With one thread
+``python -m bench.study_jit DTYPE COUNT THREADS`` prints one table's cells as JSON, ``launch`` those of a launch; `publish` does
+them all.  With one thread
 the whole process is held to one processor, which is the only way to hold JAX to one.
 """
 
@@ -20,9 +21,9 @@ import pytest
 
 import lifetimes
 from bench.jit_work import PEERS, PROGRAMS, content, ours, prepare
-from bench.study import DOCS, apart, markdown, nanoseconds, stamp, write_parts
+from bench.study import DOCS, apart, best_pass, markdown, nanoseconds, stamp, write_parts
 
-__all__ = ["measure", "publish"]
+__all__ = ["launches", "measure", "publish"]
 
 COUNTS: Final = (1_000, 100_000, 10_000_000)
 DTYPES: Final = ("float64", "float32")
@@ -60,6 +61,46 @@ def measure(dtype: str, count: int, threads: int) -> dict[str, dict[str, float]]
     return found
 
 
+def launches() -> dict[str, float]:
+    """Seconds of a call with one element, by who makes it; and of parts of ours."""
+    program = "a*x + y*sin(x)"
+    host = content(program, "float64", 1)
+    with lifetimes.open("host", memory_limit="64MiB") as device:
+        compiled = lifetimes.jit(lambda x, y: 2.5 * x + y * np.sin(x))
+        x, y = (device.asarray(each) for each in host)
+        out, manager = device.empty(1), device.manager
+
+        def storage() -> None:
+            manager.release(manager.add(8))
+
+        contenders: dict[str, Callable[[], Any]] = {
+            "into a new array": lambda: compiled(x, y),
+            "into an array that is there": lambda: compiled.into(out, x, y),
+            "a lifetime that is made and dropped": lambda: lifetimes.Lifetime(1, _nothing, 2, parents=(device,)),
+            "storage that is added and released, by the manager's public calls": storage,
+        }
+        for peer in PEERS:
+            try:
+                theirs = prepare(program, peer, host)
+            except pytest.skip.Exception:
+                continue
+            if theirs is not None:
+                contenders[peer] = theirs
+        return {name: best_pass(_thousand(run), seconds=0.5) / 1000 for name, run in contenders.items()}
+
+
+def _nothing(value: object) -> None:
+    """A finalizer."""
+
+
+def _thousand(run: Callable[[], object]) -> Callable[[], None]:
+    def loop() -> None:
+        for _ in range(1000):
+            run()
+
+    return loop
+
+
 def _in_turn(contenders: dict[str, Callable[[], Any]], seconds: float) -> dict[str, float]:
     """Rounds in which each runs for about a tenth of the time, or once; the medians.
 
@@ -84,13 +125,17 @@ def _in_turn(contenders: dict[str, Callable[[], Any]], seconds: float) -> dict[s
 
 def publish() -> None:
     """Measure everything and write the page.  Takes a few minutes."""
-    parts = {"where": stamp()}
+    parts = {"where": stamp(), "launch": _launch_table(apart("bench.study_jit", "launch"))}
     for dtype in DTYPES:
         for count in COUNTS:
             for threads in THREADS:
                 cells = apart("bench.study_jit", dtype, count, threads)
                 parts[f"{dtype} {count} {threads}"] = _table(cells, count, dtype, threads)
     write_parts(PAGE, parts)
+
+
+def _launch_table(times: dict[str, float]) -> str:
+    return markdown(["one element", "processor time"], [[name, nanoseconds(each)] for name, each in times.items()])
 
 
 def _table(cells: dict[str, dict[str, float]], count: int, dtype: str, threads: int) -> str:
@@ -109,4 +154,5 @@ def _table(cells: dict[str, dict[str, float]], count: int, dtype: str, threads: 
 
 
 if __name__ == "__main__":
-    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))
+    launch = sys.argv[1:] == ["launch"]
+    print(json.dumps(launches() if launch else measure(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))))

@@ -365,7 +365,7 @@ def test_an_interrupt_while_storage_is_let_go(device: lifetimes.Device) -> None:
     struck = 0
     for step in range(200):
         result = function(x, 2.0)
-        assert device.manager.table.get(result.key).state == DIRTY
+        assert device.manager.entry(result.key).state == DIRTY
         try:
             reached = run_disturbed(let_go, device.manager, result.key, step=step, act=interrupt, after_calls=True)
         except KeyboardInterrupt:
