@@ -107,11 +107,16 @@ def plot(
     columns: int = 2,
     log: bool = True,
 ) -> None:
-    """One small graph a panel, a line for each series; the same data give the same SVG file."""
+    """One small graph a panel, a line for each series, of one colour in all of them.
+
+    The same data give the same SVG file.
+    """
     matplotlib: Any = __import__("matplotlib")
     matplotlib.use("Agg")
     pyplot: Any = __import__("matplotlib.pyplot").pyplot
     rows = -(-len(panels) // columns)
+    names = dict.fromkeys(name for series in panels.values() for name in series)
+    colours = {name: f"C{at}" for at, name in enumerate(names)}
     with pyplot.rc_context({"svg.hashsalt": "lifetimes", "svg.fonttype": "none", "font.size": 8}):
         figure, axes = pyplot.subplots(
             rows, columns, figsize=(4.0 * columns, 2.9 * rows), layout="constrained", squeeze=False
@@ -119,9 +124,8 @@ def plot(
         for at, (title, series) in enumerate(panels.items()):
             each = axes[at // columns][at % columns]
             for name, points in series.items():
-                each.plot(
-                    [x for x, _ in points], [y for _, y in points], marker="o", markersize=3, linewidth=1.2, label=name
-                )
+                style: dict[str, Any] = {"marker": "o", "markersize": 3, "linewidth": 1.2, "color": colours[name]}
+                each.plot([x for x, _ in points], [y for _, y in points], label=name, **style)
             each.set_title(title, fontsize=9)
             each.set_xscale("log")
             if log:
