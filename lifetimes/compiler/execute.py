@@ -88,7 +88,7 @@ class Runner:
         short, out = self.short, outs[0] if len(outs) == 1 else None
         if short is not None and out.__class__ is Array and out._device is device:
             key = out._value
-            whole = out.base is None and out.layout is short.forms[0].layout
+            whole = out.base is None and (out._layout or out.layout) is short.forms[0].layout
             if whole and key not in [value._value for value in inputs if value.__class__ is Array]:
                 done = short.run(device, inputs, outs)
                 if done is None and asked(device):

@@ -108,7 +108,7 @@ class Jitted:
             raise TraceError("into() writes to an array, which cannot be traced: call the function and use its result")
         entry, device, inputs = (None if kwargs else self._known(args)) or self._looked_up(args, kwargs)
         outs, given = ([out], LEAF) if out.__class__ is Array else flatten(out)
-        if given != entry.output:
+        if given is not entry.output and given != entry.output:
             raise ValueError("out is packed in another way than the function packs its results")
         entry.runner.write(device, inputs, outs)
 
