@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from _thread import get_ident
 from collections import deque
 from collections.abc import Callable
 from itertools import starmap
@@ -85,7 +86,7 @@ class Inside:
         self.ended = False
         self.closer = 0  # the thread that is closing, or 0
         self.late: deque[Callable[[], object]] = deque()  # what could not be done where it came up
-        self.tending = False  # a call of `tend` stands in ``late``
+        self.tending = 0  # the thread inside `tend`, `moves.QUEUED` when a call of it stands in ``late``, or 0
         # Invariants: the entries that are pinned; that some thread moves; that are released but not gone yet.
         self.pinned: dict[Entry, None] = {}
         self.moving: dict[Entry, None] = {}
@@ -180,14 +181,18 @@ class Inside:
 
     def tend(self) -> None:
         """Apply the caps of the pool and the soft limit."""
-        self.tending = False
-        pool = self.memory.pool
-        if pool.max_bytes is not None or pool.max_age is not None:
-            pool.settle()
-            with lock:
-                over = pool.excess()
-            self.memory.free(over)
-        limits.lower_to_soft(self._manager())
+        self.tending = me = get_ident()
+        try:
+            pool = self.memory.pool
+            if pool.max_bytes is not None or pool.max_age is not None:
+                pool.settle()
+                with lock:
+                    over = pool.excess()
+                self.memory.free(over)
+            limits.lower_to_soft(self._manager())
+        finally:
+            if self.tending == me:
+                self.tending = 0
 
     def leave_late(self, leaving: Callable[[], None]) -> None:
         """End a use whose block did not: now, or once this thread is out of the library."""

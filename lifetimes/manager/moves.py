@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from _thread import get_ident
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from lifetimes.entry import DISK, EVICTING, HOST, RELEASED, Entry
 from lifetimes.manager.adoption import let_go
@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from lifetimes.manager.core import Manager
 
 __all__ = ["back_to_host", "disown", "drop_from_policy", "finish", "give_block", "keep", "moved", "own", "release"]
+
+
+QUEUED: Final = -1
+"""`Manager.tend` stands in the line of what is done late."""
 
 
 def own(manager: Manager, entry: Entry) -> None:
@@ -68,8 +72,8 @@ def give_block(manager: Manager, entry: Entry) -> None:
 
 def tend_soon(manager: Manager) -> None:
     """Have `Manager.tend` called without the lock, at the next moment when that can be."""
-    if not manager.tending:
-        manager.tending = True
+    if manager.tending not in (QUEUED, get_ident()):  # what fails while this thread tends is not tried again at once
+        manager.tending = QUEUED
         manager.late.append(manager.tend)
 
 

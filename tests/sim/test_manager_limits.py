@@ -120,6 +120,23 @@ def test_a_soft_limit_applies_as_pins_drop() -> None:
     scene.close()
 
 
+def test_a_soft_limit_that_cannot_be_reached_is_not_tried_for_ever() -> None:
+    """There is no host memory to copy to; the next call may try again."""
+    scene = Scene(blocks=4, host_limit=SIZE)
+    keys = [scene.add(None) for _ in range(4)]
+    for key in keys:
+        scene.write(key, 7, "w")
+    filler = scene.add(1)
+    scene.manager.set_limit(soft=SIZE)
+    assert sum(scene.resident(*keys)) == 4
+    scene.manager.release(filler)
+    scene.manager.statistics()
+    scene.driver.run_until_idle()
+    scene.manager.statistics()
+    assert sum(scene.resident(*keys)) == 3
+    scene.close()
+
+
 def test_both_limits_at_once() -> None:
     scene = Scene(blocks=8)
     keys = scene.adds(8)
