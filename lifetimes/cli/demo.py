@@ -38,7 +38,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--data", metavar="FILE.npy", help="a matrix of your own, real numbers of any width (default: one is generated)"
     )
     add("--backend", metavar="NAME", default="host", help="the back end (default: %(default)s)")
-    add("--device", metavar="INDEX", default="0", help='which of its devices, by number or name: "*nvidia*" (default: 0)')
+    add(
+        "--device",
+        metavar="INDEX",
+        default="0",
+        help='which of its devices, by number or name: "*nvidia*" (default: 0)',
+    )
     add("--table", metavar="NAME", default="dict", help="the table of arrays (default: %(default)s)")
     add("--policy", metavar="NAME", default="lru", help="what is evicted first (default: %(default)s)")
     add("--quiet", action="store_true", help="no progress bar; there is none anyway unless stderr is a terminal")
