@@ -67,7 +67,11 @@ class Use:
         counters = manager.counters
         try:
             with lock:
-                entry = manager.get(self._key) if counters.hits & _SAMPLE else timed_get(manager, self._key)
+                entry = (
+                    manager.get(self._key)
+                    if (counters.hits + counters.misses) & _SAMPLE
+                    else timed_get(manager, self._key)
+                )
                 self._entry = entry
                 self._since = stream.recorded
                 if entry is not None and not entry.owner and entry.checked == told.count:
@@ -188,7 +192,7 @@ class UseMany:
         stream = self._stream
         get, touch, pinned, counters, count = manager.get, manager.touch, manager.pinned, manager.counters, told.count
         addresses = []
-        if not counters.hits & _SAMPLE and self._pairs:
+        if not (counters.hits + counters.misses) & _SAMPLE and self._pairs:
             timed_get(manager, self._pairs[0][0])
         for key, mode in self._pairs:
             entry = get(key)

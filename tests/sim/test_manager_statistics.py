@@ -61,6 +61,16 @@ def test_one_look_up_in_sixty_four_is_timed(together: bool) -> None:
     scene.close()
 
 
+def test_misses_are_not_timed_more_often_than_hits() -> None:
+    scene = Scene()
+    for key in scene.adds(200):  # each is used once, so each misses and the hits stay where they are
+        scene.touch(key)
+    statistics = scene.manager.statistics()
+    assert (statistics.hits, statistics.misses) == (0, 200)
+    assert 200 // 64 <= statistics.lookups <= 200 // 64 + 2
+    scene.close()
+
+
 def test_a_snapshot_is_frozen() -> None:
     scene = Scene()
     statistics = scene.manager.statistics()
