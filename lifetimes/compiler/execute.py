@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from lifetimes.compiler.ir import Shape
     from lifetimes.compiler.passes.views import View
     from lifetimes.device import Device
-    from lifetimes.timeline import Ticket
 
 __all__ = ["Runner"]
 
@@ -225,9 +224,10 @@ def _run(
         pairs = [(key, "rw" if mode == "w" and not whole.get(key, True) else mode) for key, mode in pairs]
     timeline = device.stream.timeline
     call, short = _caller(device, step.nanoseconds / plan.settings.threads < INLINE)
-    unproven: list[Ticket] = []
-    if not proven(device):
-        unproven = device.manager.unproven([key for key, mode in pairs if mode != "w"])
+    sound = proven(device)  # which says nothing of other streams
+    unproven = device.manager.unproven([key for key, mode in pairs if mode != "w"])
+    if sound:
+        unproven = [write for write in unproven if write[0] is not timeline]
     # NumPy may raise, and what reads the result of something that failed fails: told apart from what comes before and after.
     fails = bool(unproven) or not isinstance(step, KernelStep)
     with device.manager.use_many(pairs, timeline) as addresses:

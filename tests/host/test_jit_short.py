@@ -224,6 +224,37 @@ def test_a_failure_that_nobody_has_asked_about(device: lifetimes.Device, short: 
         function(x, 2.0).numpy()
 
 
+@pytest.mark.parametrize("behind", [False, True])
+def test_a_failure_on_another_stream(device: lifetimes.Device, short: list[bool], behind: bool) -> None:
+    """The device's own stream has nothing to do, or has waited for what failed; nobody has asked how that went."""
+    function, x = plus(device)
+    stream, begun, release = device.create_stream(), threading.Event(), threading.Event()
+
+    def fail_later(a: Any) -> None:
+        begun.set()
+        assert release.wait(30)
+        fail(a)
+
+    device.call(fail_later, x, stream=stream)
+    assert begun.wait(30)
+    if behind:
+        with device.use(read=[x], write=[x]):
+            pass
+        release.set()
+        for handle in (stream.handle, device.stream.handle):
+            device.driver.synchronize(handle)
+        with pytest.raises(lifetimes.BrokenError, match="this fails"):
+            function(x, 2.0).numpy()
+    else:
+        result = function(x, 2.0)
+        release.set()
+        with pytest.raises(lifetimes.BrokenError, match="this fails"):
+            result.numpy()
+    assert not any(short[-2:])
+    fine = device.asarray(ONES)
+    assert function(fine, 2.0).numpy().tolist() == [3.0] * 3
+
+
 def test_what_another_stream_still_reads_is_not_written(device: lifetimes.Device, short: list[bool]) -> None:
     """Neither into, nor by taking the memory of an array that is dropped meanwhile."""
     function, x = plus(device)
