@@ -44,13 +44,27 @@ def adopt(
     entry = Entry(manager, next_key(), size, label, UNMANAGED)
     entry.lease = lease
     entry.checked = told.count
-    with lock:
-        if manager.closed:
-            raise manager.is_closed()
-        if size:
-            entry.attach(manager.memory.adopt(where, size, entry.key))
-        manager.enter(entry)
+    try:
+        with lock:
+            if manager.closed:
+                raise manager.is_closed()
+            if size:
+                entry.attach(manager.memory.adopt(where, size, entry.key))
+            manager.enter(entry)
+    except BaseException:
+        if manager.table.get(entry.key) is not entry:
+            _take_back(manager, entry, lease)
+        raise
     return entry.key
+
+
+def _take_back(manager: Manager, entry: Entry, lease: Lifetime[int]) -> None:
+    """It was not adopted: the memory is still the caller's, who is told by the error alone."""
+    lease.detach()
+    with lock:
+        block = manager.memory.adopted.get(lease._value)
+        if block is not None and block.owner == entry.key:
+            manager.memory.forget(block)
 
 
 def let_go(lease: Lifetime[int], tickets: Sequence[Ticket]) -> None:

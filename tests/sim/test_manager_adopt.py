@@ -185,3 +185,19 @@ def test_no_bytes_can_be_adopted_and_a_closed_manager_adopts_nothing() -> None:
     scene.close()
     with pytest.raises(ClosedError):
         scene.manager.adopt(4096, 10)
+
+
+def test_what_is_not_adopted_stays_the_callers() -> None:
+    """Who frees memory when he is told would free what is refused as well: a block of ours, or his own a second time."""
+    scene = Scene()
+    own, foreign = scene.add(1), Foreign(scene)
+    scene.touch(own)
+    address = scene.entry(own).block.address
+    with pytest.raises(OwnershipError, match="overlap"):
+        scene.manager.adopt(address, SIZE, on_release=foreign.told.append)
+    scene.driver.free(foreign.address)
+    scene.close()
+    with pytest.raises(ClosedError):
+        scene.manager.adopt(foreign.address, SIZE, on_release=foreign.told.append)
+    gc.collect()
+    assert not foreign.told
