@@ -93,9 +93,13 @@ def _copy_out(manager: Manager, entry: Entry, flat: ByteView) -> None:
     # there: what `Timeline.done` cannot tell yet would go unnoticed.
     for timeline, number in writes:
         timeline.wait(number)
-        if timeline.error(number) is not None:
+        lost = timeline.error(number)
+        if lost is not None:
             with lock:
+                while entry.owner:  # whoever moves it has its buffers in hand
+                    manager.waiting.wait(manager.waiting.changes)
                 check(manager, entry, "r")
+            raise BackendError(f"array #{entry.key} could not be read: {lost}; its content is another by now, read it again")
     error = stream.error(sequence)
     if error is not None:
         raise BackendError(f"array #{entry.key} could not be copied to the host: {error}; it is still on the device")

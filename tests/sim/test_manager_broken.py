@@ -287,3 +287,29 @@ def test_a_copy_back_that_fails_says_so_and_keeps_the_array() -> None:
         assert scene.value(key) == 2
         assert scene.manager.evict(key)
         scene.close()
+
+
+def test_a_landing_place_is_not_given_away_while_a_copy_lands_in_it() -> None:
+    """A reader learns that the array is broken while another thread is just enqueueing its copy-back."""
+    scene, waiting, copying = Scene(), Gate(), Gate()
+    key = scene.add(1)
+    scene.write(key, 2)
+    assert scene.manager.evict(key)
+    scene.write(key, 3)
+    landing = scene.entry(key).host
+    assert landing is not None, "kept warm"
+    scene.fail(key)
+    scene.driver.faults.before("wait", 1, waiting.stop)
+    reader = Thread(broken, scene, key)
+    waiting.wait()
+    scene.driver.faults.before("copy_out", 1, copying.stop)
+    evictor = Thread(scene.manager.evict, key)
+    copying.wait()
+    waiting.open()
+    reader._thread.join(0.1)
+    assert not np.shares_memory(scene.manager.host_store.take(SIZE), landing)
+    copying.open()
+    evictor.join()
+    assert reader.join()
+    assert broken(scene, key)
+    scene.close()
