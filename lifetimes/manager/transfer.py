@@ -99,7 +99,9 @@ def _copy_out(manager: Manager, entry: Entry, flat: ByteView) -> None:
                 while entry.owner:  # whoever moves it has its buffers in hand
                     manager.waiting.wait(manager.waiting.changes)
                 check(manager, entry, "r")
-            raise BackendError(f"array #{entry.key} could not be read: {lost}; its content is another by now, read it again")
+            raise BackendError(
+                f"array #{entry.key} could not be read: {lost}; its content is another by now, read it again"
+            )
     error = stream.error(sequence)
     if error is not None:
         raise BackendError(f"array #{entry.key} could not be copied to the host: {error}; it is still on the device")
