@@ -111,7 +111,7 @@ class Entry:
         self.checked = 0
         self.reads: dict[Timeline, int] = {}  # the last read on each stream since the last write
         self.copyback: Ticket | None = None  # the copy to ``host`` that is on its way
-        self.upload: Ticket | None = None  # the last copy from ``host``
+        self.upload: Ticket | None = None  # the last copy from ``host``, or after it a void one to it
         self.kept = False  # Invariant: the policy holds the key
         self.released = False  # gone from the table; the rest goes when nobody uses or moves it any more
         self.why = ""  # in BROKEN: what happened

@@ -155,6 +155,11 @@ class Evictor:
         counters.evicted_bytes += entry.nbytes
         state = entry.state
         if state == DIRTY:
+            if (
+                entry.copyback is not None
+            ):  # void since a writer took the array back; all it tells is when ``host`` is free
+                entry.upload = entry.copyback
+                entry.copyback = None
             entry.become(EVICTING)
             moves.own(manager, entry)
             manager.host_store.place(entry)

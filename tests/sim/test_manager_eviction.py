@@ -7,7 +7,7 @@ import pytest
 
 from lifetimes.errors import CleanupWarning
 from lifetimes.testing.sim import WouldBlock
-from tests.unit.memory.scene import SIZE, Scene
+from tests.unit.memory.scene import SIZE, Gate, Scene, Thread
 
 
 def test_the_one_not_used_for_longest_goes_and_clean_ones_cost_no_copy() -> None:
@@ -225,4 +225,24 @@ def test_one_array_moved_a_thousand_times_is_one_finalizer_and_no_growth() -> No
         scene.manager.release(key)
     statistics = scene.manager.statistics()
     assert (statistics.array_bytes, statistics.resident_bytes, statistics.dirty, statistics.pending) == (0, 0, 0, 0)
+    scene.close()
+
+
+def test_a_void_copy_is_not_taken_for_the_one_that_is_just_being_made() -> None:
+    """A writer took the array back from its eviction; it is evicted again, and the old copy completes meanwhile."""
+    scene, copying = Scene(manual=True), Gate()
+    key = scene.add(1)
+    scene.write(key, 2)
+    with pytest.raises(RuntimeError, match="step"):
+        scene.manager.evict(key)
+    scene.write(key, 3)
+    scene.driver.run_until_idle()
+    scene.driver.manual = False
+    scene.driver.faults.before("copy_out", 1, copying.stop)
+    evictor = Thread(scene.manager.evict, key)
+    copying.wait()
+    scene.manager.statistics()  # settles what has completed
+    copying.open()
+    assert evictor.join()
+    assert scene.value(key) == 3
     scene.close()
