@@ -257,7 +257,8 @@ class Lifetime(Generic[T]):
         """Create a resource and own it in one step: ``create(*args)`` becomes the value, ``finalizer(value)`` frees it.
 
         An interrupt (Ctrl-C) at any point either prevents the creation or leaves the resource owned; the constructor
-        cannot promise that of what was created before it.  ``options`` are those of the constructor.  A safe point.
+        cannot promise that of what was created before it.  While ``create`` runs it is pinned, so that no parent can be
+        closed.  ``options`` are those of the constructor.  A safe point.
         Errors: whatever ``create`` raises; nothing is owned then.
 
         >>> from lifetimes import Lifetime
@@ -273,11 +274,14 @@ class Lifetime(Generic[T]):
         cell.added = []
         cell.args = slot  # a list: called with what is in it, if anything is
         cell.finalizer = finalizer
+        creating = lifetime.use("it is being created")
         try:
-            # One C call from the result of create() to its place in the slot: a plain assignment can lose it.
-            slot.extend(starmap(create, (args,)))
-            lifetime._value = slot[0]
+            with creating:  # a parent that is closed meanwhile would take it along, empty
+                # One C call from the result of create() to its place in the slot: a plain assignment can lose it.
+                slot.extend(starmap(create, (args,)))
+                lifetime._value = slot[0]
         except BaseException:
+            creating._unpin()  # an interrupt may have come between its entering and the block
             if not slot:
                 lifetime.close()
             raise

@@ -43,6 +43,9 @@ def pytest_configure(config: pytest.Config) -> None:
     mode = config.getoption("leaks") or str(config.getini("leaks"))
     if mode not in ("off", "warn", "error"):
         raise pytest.UsageError(f"the ini option leaks is off, warn or error, not {mode!r}")
+    stacks = str(config.getini("leaks_stacks"))
+    if stacks not in ("line", "full"):
+        raise pytest.UsageError(f"the ini option leaks_stacks is line or full, not {stacks!r}")
     if mode == "warn":  # of the kind of `ResourceWarning`, which Python does not show by itself
         config.addinivalue_line("filterwarnings", "always::lifetimes.errors.LeakWarning")
     if mode != "off":

@@ -16,6 +16,7 @@ from lifetimes.cli.demo_json import as_json
 from lifetimes.cli.demo_report import print_report
 from lifetimes.cli.demo_steps import carry_out
 from lifetimes.cli.failing import FAILED
+from lifetimes.cli.own_parts import working_folder_importable
 
 __all__ = ["EXAMPLES", "add_arguments", "run"]
 
@@ -52,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do it and print it."""
-    outcome = carry_out(arguments)
+    with working_folder_importable():
+        outcome = carry_out(arguments)
     if arguments.json:
         print(json.dumps(as_json(outcome), indent=2))
     else:

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Final
 
 from lifetimes.cli.console import Output
-from lifetimes.cli.failing import FAILED, bad_input
+from lifetimes.cli.failing import FAILED, bad_input, readable
 from lifetimes.leaks import Snapshot, diff
 from lifetimes.leaks.document import load
 from lifetimes.leaks.filters import BY, key_for
@@ -56,6 +56,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def read(path: str) -> Snapshot:
-    """The snapshot of a report.  Errors: `InputError` for a file that is none, `OSError`."""
-    with bad_input():
+    """The snapshot of a report.  Errors: `InputError` for a file that is none, or not there."""
+    with readable(path), bad_input():
         return load(path).snapshot

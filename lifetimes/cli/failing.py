@@ -8,7 +8,7 @@ from typing import Final
 
 from lifetimes.errors import LifetimesError
 
-__all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "PIPE_CLOSED", "InputError", "bad_input", "one_line"]
+__all__ = ["BAD_INPUT", "FAILED", "INTERRUPTED", "PIPE_CLOSED", "InputError", "bad_input", "one_line", "readable"]
 
 FAILED: Final = 1
 """The command did not succeed."""
@@ -38,7 +38,23 @@ def bad_input(what: str = "") -> Iterator[None]:
     except InputError:
         raise
     except (ValueError, TypeError) as error:
-        raise InputError(f"{what}: {error}" if what else str(error)) from error
+        said = "; ".join([str(error), *getattr(error, "__notes__", ())])
+        raise InputError(f"{what}: {said}" if what else said) from error
+
+
+@contextmanager
+def readable(path: str) -> Iterator[None]:
+    """Make an `OSError` inside the block the user's: the block only reads this file.
+
+    >>> with readable("no.json"):
+    ...     raise FileNotFoundError(2, "No such file or directory", "no.json")
+    Traceback (most recent call last):
+    lifetimes.cli.failing.InputError: 'no.json' cannot be read: No such file or directory
+    """
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path!r} cannot be read: {error.strerror or error}") from error
 
 
 def one_line(error: BaseException) -> str:

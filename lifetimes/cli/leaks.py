@@ -6,7 +6,8 @@ object that holds it).  Lists and dicts, caches, closures, suspended generators,
 attributes do not count as such names, since that is how things pile up: --keep lets one of them pass.  With --track,
 the handles of other libraries are followed too.
 
-The report goes to stderr.  The exit status is that of the program if it failed, else 1 if something leaked, else 0.
+The report goes to stderr, after Ctrl-C in the program, too.  The exit status is that of the program if it failed, else 1
+if something leaked, else 0.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any, Final
 from rich.console import Console, Group
 from rich.text import Text
 
-from lifetimes.cli.failing import FAILED, InputError
+from lifetimes.cli.failing import FAILED, InputError, readable
 from lifetimes.cli.leaks_files import check_path, save
 from lifetimes.leaks import History, Report, live
 from lifetimes.leaks.program import judge, module_code, script_code
@@ -87,6 +88,9 @@ def run(arguments: argparse.Namespace) -> int:
             ended = run_program(code, about, folder, [about["__file__"] or words[0], *words[1:]])
             if os.getpid() != process:  # a child that the program forked; nothing in it is its own
                 return ended.status
+            for name in arguments.keep:
+                if name not in ended.namespace:
+                    print(f"lifetimes leaks: --keep: the program has no top-level variable {name!r}", file=sys.stderr)
             report = judge(
                 ended, before, trackers=trackers, keep=arguments.keep, strict=arguments.strict, history=history
             )
@@ -99,12 +103,13 @@ def run(arguments: argparse.Namespace) -> int:
 
 def load(name: str, as_module: bool) -> tuple[CodeType, dict[str, Any], str]:
     """The program.  Errors: `InputError` for one that is not there or does not compile."""
-    try:
-        return module_code(name) if as_module else script_code(name)
-    except (OSError, ImportError, SyntaxError, ValueError) as error:
-        if isinstance(error, SyntaxError):
+    with readable(name):
+        try:
+            return module_code(name) if as_module else script_code(name)
+        except SyntaxError as error:
             raise InputError(f"{name}: line {error.lineno}: {error.msg}") from error
-        raise InputError(str(error)) from error
+        except (ImportError, ValueError) as error:
+            raise InputError(str(error)) from error
 
 
 def libraries(text: str) -> tuple[str, ...]:

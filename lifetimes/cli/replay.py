@@ -13,14 +13,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any, Final
 
 from lifetimes import policies, registry, tables
-from lifetimes.cli.failing import FAILED, InputError, bad_input
+from lifetimes.cli.failing import FAILED, InputError, bad_input, readable
+from lifetimes.cli.own_parts import working_folder_importable
 from lifetimes.cli.parser import nearest
 from lifetimes.cli.replay_report import ReplayProgress, print_report
 from lifetimes.errors import BackendError
@@ -127,16 +125,13 @@ def listed(text: str, option: str) -> list[str]:
 
 def read(arguments: argparse.Namespace, progress: ReplayProgress) -> Trace:
     """The trace.  Errors: `InputError`."""
-    try:
-        with bad_input():
-            return read_trace(
-                arguments.trace,
-                strict_sizes=arguments.strict_sizes,
-                skip_bad_lines=arguments.skip_bad_lines,
-                progress=progress.of("read the trace"),
-            )
-    except OSError as error:
-        raise InputError(f"{arguments.trace!r} cannot be read: {error.strerror or error}") from error
+    with readable(arguments.trace), bad_input():
+        return read_trace(
+            arguments.trace,
+            strict_sizes=arguments.strict_sizes,
+            skip_bad_lines=arguments.skip_bad_lines,
+            progress=progress.of("read the trace"),
+        )
 
 
 def parse_limits(text: str | None, trace: Trace, *, plotted: bool) -> list[int]:
@@ -216,16 +211,3 @@ def as_json(trace: Trace, runs: list[Played]) -> dict[str, Any]:
             for each in runs
         ],
     }
-
-
-@contextmanager
-def working_folder_importable() -> Iterator[None]:
-    """A policy of the user's own lies where the user stands, which an installed command does not look at."""
-    if "" in sys.path:
-        yield
-        return
-    sys.path.insert(0, "")
-    try:
-        yield
-    finally:
-        sys.path.remove("")

@@ -74,20 +74,30 @@ def describe(trace: Trace) -> str:
     >>> describe(Trace("t.csv", keys=[1, 2, 1], sizes=[64, 64, 32], changes=1))
     't.csv: 3 uses of 2 keys, 128 B if all were held at once, 1 with another size than the use before'
     """
-    events = "allocations and frees" if trace.allocations else "uses"
     together = "at most allocated at once" if trace.allocations else "if all were held at once"
-    line = f"{trace.name}: {len(trace):,} {events} of {len(set(trace.keys)):,} {'arrays' if trace.allocations else 'keys'}, "
-    line += f"{format_bytes(trace.footprint())} {together}"
+    events = f"{len(trace):,} allocations and frees" if trace.allocations else counted(len(trace), "use")
+    things = counted(len(set(trace.keys)), "array" if trace.allocations else "key")
+    line = f"{trace.name}: {events} of {things}, {format_bytes(trace.footprint())} {together}"
     if trace.changes:
         line += f", {trace.changes:,} with another size than the use before"
     return line
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "use"), counted(2000, "use")
+    ('1 use', '2,000 uses')
+    """
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def comparison(trace: Trace, runs: list[Played]) -> Table:
     """A row for each replay."""
     table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="bold")
-    for name in ("limit", "table", "policy"):
-        table.add_column(f"\n{name}", no_wrap=True)
+    table.add_column("\nlimit", no_wrap=True)
+    for name in ("table", "policy"):  # of a name in the user's own package something may have to give
+        table.add_column(f"\n{name}", overflow="fold")
     each_step = "step" if trace.allocations else "use"
     names = ["\nhits", "\nmisses", "miss\nratio"] if not trace.allocations else []
     names += ["evic-\ntions", "bytes\nup", "bytes\nback", f"time a\n{each_step}", "look-\nup"]
@@ -118,16 +128,23 @@ def remarks(trace: Trace, runs: list[Played], plot: str | None) -> list[Text]:
             Text(f"{wrong:,} of {checked:,} arrays did NOT hold what they should; please report this", "bold red")
         )
     elif checked:
-        lines.append(Text(f"content: {checked:,} arrays were compared, each holds what it should", "green"))
+        compared = f"{counted(checked, 'array')} compared, each holds what it should"
+        lines.append(Text(f"content: {compared}", "green"))
     if runs[0].replaced:
-        lines.append(Text(f"{runs[0].replaced:,} uses found their key with another size: a new array took its place"))
+        lines.append(
+            Text(
+                f"keys found with another size than before: {runs[0].replaced:,}; a new array took the place of the old one"
+            )
+        )
     too_large = max(each.too_large for each in runs)
     if too_large:
-        lines.append(Text(f"{too_large:,} steps are of arrays larger than the smallest limit; they were passed over"))
+        lines.append(Text(f"passed over: {counted(too_large, 'step')} of arrays larger than the smallest limit"))
     if trace.bad_lines:
-        lines.append(Text(f"{trace.bad_lines:,} malformed lines were passed over"))
+        lines.append(Text(f"passed over: {counted(trace.bad_lines, 'malformed line')}"))
     if trace.failures:
-        lines.append(Text(f"{trace.failures:,} allocations failed when the trace was recorded; they were passed over"))
+        lines.append(
+            Text(f"passed over: {counted(trace.failures, 'allocation')} that failed when the trace was recorded")
+        )
     if plot is not None:
         lines.append(Text(f"miss-ratio curves: {plot}"))
     return lines

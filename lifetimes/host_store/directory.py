@@ -74,7 +74,9 @@ class SpillDirectory:
         os.mkdir(self.path, 0o700)
 
     def new_path(self) -> Path:
-        """A name that has not been used before."""
+        """A name that has not been used before.  Errors: `OSError` once the folder is being removed."""
+        if self.closed:
+            raise FileNotFoundError(errno.ENOENT, "the spill folder has been removed", str(self.path))
         return self.path / f"{next(self._numbers)}.spill"
 
     def remove(self) -> None:
@@ -128,16 +130,41 @@ def _remove(folder: Path, owner_file: Path) -> None:
     try:
         if not stat.S_ISDIR(os.lstat(folder).st_mode):
             raise NotADirectoryError(f"{folder} is no directory")
-        for entry in list(os.scandir(folder)):
-            if _CONTENT.fullmatch(entry.name) and not entry.is_dir(follow_symlinks=False):
-                os.unlink(entry.path)
-        os.rmdir(folder)
+        while not _remove_if_empty(folder):
+            # Another thread, which the end of the process does not wait for, may finish a file meanwhile, but begins no other.
+            if not _remove_content(folder) and not _remove_if_empty(folder):
+                raise OSError(errno.ENOTEMPTY, "there are files of others in it", str(folder))
     except FileNotFoundError:
         pass
     try:
         os.unlink(owner_file)
     except FileNotFoundError:
         pass
+
+
+def _remove_if_empty(folder: Path) -> bool:
+    try:
+        os.rmdir(folder)
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise
+    return True
+
+
+def _remove_content(folder: Path) -> int:
+    """How many files there were to remove."""
+    content = [
+        entry.path
+        for entry in list(os.scandir(folder))
+        if _CONTENT.fullmatch(entry.name) and not entry.is_dir(follow_symlinks=False)
+    ]
+    for path in content:
+        try:
+            os.unlink(path)
+        except FileNotFoundError:
+            pass
+    return len(content)
 
 
 def _lock(owner: int, *, if_impossible: bool = False) -> bool:

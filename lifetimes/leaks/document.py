@@ -77,6 +77,10 @@ def save(report: Report, path: str | os.PathLike[str]) -> None:
 def load(path: str | os.PathLike[str]) -> Report:
     """Read it back.  Errors: `OSError`; `ValueError` for a file that is no report, naming it."""
     try:
-        return from_document(json.loads(Path(path).read_text(encoding="utf-8")))
+        try:
+            content = json.loads(Path(path).read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise ValueError(f"this is no report: it is no JSON ({error})") from error
+        return from_document(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error

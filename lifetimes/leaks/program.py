@@ -40,6 +40,8 @@ __all__ = ["Ended", "judge", "module_code", "run", "script_code"]
 
 PATIENCE: Final = 2.0
 """Seconds that work in flight may still take when the program has ended."""
+INTERRUPTED: Final = 130
+"""The status of a program that Ctrl-C has ended, as shells have it."""
 _KEEPERS: Final = (
     list, dict, set, frozenset, tuple, deque, FunctionType, BuiltinFunctionType, MethodType, GeneratorType, ModuleType, type,
     BaseException, TracebackType, threading.local,
@@ -77,7 +79,7 @@ def module_code(name: str) -> tuple[CodeType, dict[str, Any], str]:
 def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str]) -> Ended:
     """Run a program as ``__main__``, up to the end of its threads and its exit handlers.
 
-    What it raises is told as Python tells it, and makes the status 1; `KeyboardInterrupt` is passed on.
+    What it raises is told as Python tells it, and makes the status 1, and 130 if it is `KeyboardInterrupt`.
     """
     module = ModuleType("__main__")
     module.__dict__.update(about, __builtins__=builtins)
@@ -95,15 +97,20 @@ def run(code: CodeType, about: dict[str, Any], folder: str, argv: Sequence[str])
             status = stop.code if isinstance(stop.code, int) else int(stop.code is not None)
             if isinstance(stop.code, str):
                 print(stop.code, file=sys.stderr)
-        except Exception as error:
-            status = 1
-            raised = error.__traceback__
-            own = None if raised is None else raised.tb_next  # from the program's first call on
-            sys.excepthook(type(error), error.with_traceback(own), own)
+        except (Exception, KeyboardInterrupt) as error:
+            status = INTERRUPTED if isinstance(error, KeyboardInterrupt) else 1
+            _tell(error)
         for thread in threading.enumerate():
             if thread not in others and not thread.daemon:
                 thread.join()
     return Ended(status, module.__dict__)
+
+
+def _tell(error: BaseException) -> None:
+    """As Python tells it.  A function of its own: kept in `run`, the traceback would be a cycle with what it holds."""
+    raised = error.__traceback__
+    own = None if raised is None else raised.tb_next  # from the program's first call on
+    sys.excepthook(type(error), error.with_traceback(own), own)
 
 
 def _put_back(argv: list[str], path: list[str], main: ModuleType) -> None:

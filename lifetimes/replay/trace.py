@@ -235,7 +235,7 @@ class _Reader:
             self.refuse("it is empty; the first line of a trace names its columns, such as time,key,nbytes")
         if not self.trace.keys:
             bad = self.trace.bad_lines
-            self.refuse(f"there is nothing to replay in it{f', but {bad} malformed lines' if bad else ''}")
+            self.refuse(f"there is nothing to replay in it{f', but malformed lines: {bad}' if bad else ''}")
         return self.trace
 
     def refuse(self, what: str) -> NoReturn:

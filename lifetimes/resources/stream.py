@@ -35,12 +35,12 @@ class Stream(Lifetime[Timeline]):
     (True, True)
     """
 
-    __slots__ = ("_context", "_synchronized")
+    __slots__ = ("_context", "_recorded", "_synchronized")
 
     def __init__(self, context: Context, parents: Sequence[Lifetime[Any]], *, label: str | None = None) -> None:
         self._context = context
         timeline = context.streams.take()
-        self._synchronized = timeline.issued
+        self._recorded = self._synchronized = timeline.issued  # what is behind these was told to somebody else
         super().__init__(timeline, _give_back, context.streams, timeline, kind="stream", label=label, parents=parents)
 
     @classmethod
@@ -50,7 +50,7 @@ class Stream(Lifetime[Timeline]):
         """A queue that somebody else owns, who is held meanwhile.  Each use of it records an event at once."""
         stream = cls.__new__(cls)
         stream._context = context
-        stream._synchronized = 0
+        stream._recorded = stream._synchronized = 0
         timeline = Timeline(context.driver, handle, borrowed=True)
         Lifetime.__init__(stream, timeline, _retire, context.retired, timeline, owner, kind="stream", parents=parents)
         return stream
@@ -113,11 +113,12 @@ class Event(Lifetime[Any]):
     since the point in the stream is still there.
     """
 
-    __slots__ = ("_at", "_context")
+    __slots__ = ("_at", "_context", "_since")
 
     def __init__(self, context: Context, parents: Sequence[Lifetime[Any]], *, label: str | None = None) -> None:
         self._context = context
         self._at: Ticket | None = None
+        self._since = 0
         handle = context.events.take()
         super().__init__(handle, context.events.give, handle, kind="event", label=label, parents=parents)
 
@@ -132,16 +133,21 @@ class Event(Lifetime[Any]):
         timeline.mark()
         self._context.driver.record(handle, timeline.handle)
         self._at = (timeline, sequence)
+        # Failures are told since the event before it: one that the manager recorded in between has told only the arrays.
+        self._since, stream._recorded = stream._recorded, sequence
 
     def completed(self) -> bool:
-        """Whether the work before it has finished.  Never blocks.  Errors: `BackendError` when that failed."""
+        """Whether the work before it has finished.  Never blocks.
+
+        Errors: `BackendError` when work failed that was enqueued since the event recorded before it on that stream.
+        """
         self._context.check()
         if not self.closed and not self._context.driver.completed(self._value):
             return False
         if self._at is None:
             return True
         timeline, sequence = self._at
-        return timeline.done(sequence) and _told(timeline, sequence)
+        return timeline.done(sequence) and _told(timeline, self._since, sequence)
 
     def wait(self) -> None:
         """Block until it has.  Errors: as `completed`."""
@@ -151,14 +157,14 @@ class Event(Lifetime[Any]):
         if self._at is not None:
             timeline, sequence = self._at
             timeline.wait(sequence)
-            _told(timeline, sequence)
+            _told(timeline, self._since, sequence)
 
 
-def _told(timeline: Timeline, sequence: int) -> bool:
-    error = timeline.error(sequence)
-    if error is not None:
-        # A new one each time: the timeline keeps its own, and must not keep the frames of whoever asked.
-        raise BackendError(f"work before the event failed: {error}") from error
+def _told(timeline: Timeline, since: int, sequence: int) -> bool:
+    for low, high, error in list(timeline.failures):
+        if low < sequence and since < high:
+            # A new one each time: the timeline keeps its own, and must not keep the frames of whoever asked.
+            raise BackendError(f"work before the event failed: {error}") from error
     return True
 
 

@@ -51,7 +51,7 @@ def test_it_allocates_uploads_and_compares(trace: str, capsys: pytest.CaptureFix
     assert (status, err) == (0, "")
     assert "uses.csv: 600 uses of" in out
     assert "64 KiB dict  lru" in out
-    assert "content: 16 arrays were compared, each holds what it should" in out
+    assert "content: 16 arrays compared, each holds what it should" in out
 
 
 def test_the_simulated_device_is_one_too(trace: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -176,7 +176,7 @@ def test_malformed_lines_stop_it_or_are_counted(trace: str, capsys: pytest.Captu
     assert err.count("\n") == 1
     status, out, err = replay(capsys, trace, "--skip-bad-lines", "--limit", "64KiB")
     assert (status, err) == (0, "")
-    assert "3 malformed lines were passed over" in out
+    assert "passed over: 3 malformed lines" in out
 
 
 @pytest.mark.parametrize(
@@ -203,6 +203,23 @@ def test_bad_input_is_one_line(trace: str, capsys: pytest.CaptureFixture[str], w
     assert (status, out) == (2, "")
     assert fault in err
     assert err.count("\n") == 1
+
+
+def test_a_function_that_makes_no_policy_is_told_with_what_was_done(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, _, err = replay(capsys, trace, "--policy", "json:dumps")
+    assert status == 2
+    assert "; raised while the policy 'json:dumps' was made" in err
+
+
+def test_a_long_name_of_a_policy_leaves_the_figures_whole(
+    trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = replay(capsys, trace, "--policy", "lru,lifetimes.policies.lru:LRU", "--limit", "64KiB")
+    assert "…" not in out
+    assert out.count("64 KiB") >= 2
 
 
 def test_a_trace_that_is_not_there_or_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -74,6 +74,10 @@ def test_the_ini_file_can_say_it(suite: pytest.Pytester) -> None:
     result = run(suite, LEAKS)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["*off, warn or error, not 'perhaps'*"])
+    suite.makeini("[pytest]\nleaks = error\nleaks_stacks = deep\n")
+    result = run(suite, LEAKS)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*leaks_stacks is line or full, not 'deep'*"])
 
 
 def test_the_fixture_checks_one_test(suite: pytest.Pytester) -> None:

@@ -383,7 +383,7 @@ def test_a_finalizer_that_fails_inside_a_logging_handler_is_told_later(tmp_path:
         while lifetimes.drain():
             gc.collect()
             if len(told) > 20_000: break
-        print(len(told) > 2000, all("failed on purpose" in str(record.msg % record.args) for record in told))
+        print(len(told) > 2000, all("failed on purpose" in str(record.msg % record.args) for record in told), flush=True)
         log.removeHandler(log.handlers[0])
         os._exit(0)
         """,

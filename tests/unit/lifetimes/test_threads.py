@@ -345,6 +345,31 @@ def test_a_drain_while_a_close_decides_loses_nothing_that_waited() -> None:
     root.close()
 
 
+def test_a_parent_is_not_closed_while_a_child_is_being_created() -> None:
+    """It would take the child along before there is anything to free, and what is created then would be lost."""
+    freed: list[str] = []
+    parent = Lifetime("parent", freed.append, "parent")
+    refused: list[BaseException] = []
+
+    def close() -> None:
+        try:
+            parent.close()
+        except BusyError as error:
+            refused.append(error)
+
+    def create() -> str:
+        other = threading.Thread(target=close)
+        other.start()
+        other.join(30)
+        return "child"
+
+    child = Lifetime.acquire(create, finalizer=freed.append, parents=[parent])
+    assert "being created" in str(refused[0])
+    assert child.value == "child"
+    parent.close()
+    assert freed == ["child", "parent"]
+
+
 def test_threads_attach_finalizers_to_one_lifetime() -> None:
     """None is lost, each runs once."""
     for _ in range(20):

@@ -13,6 +13,7 @@ import pytest
 
 from lifetimes.errors import BackendError, CleanupWarning
 from lifetimes.host_store import HostStore
+from lifetimes.host_store import directory as directory_module
 from lifetimes.host_store.directory import SpillDirectory, clean
 from lifetimes.host_store.files import read_file, write_file
 
@@ -125,6 +126,29 @@ def test_what_somebody_put_there_is_left(tmp_path: Path) -> None:
         directory.remove()
     assert [path.name for path in directory.path.iterdir()] == ["notes.txt"]
     assert mine.read_text() == "mine"
+
+
+def test_a_file_that_another_thread_is_just_writing_goes_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the end of the process nobody waits for such a thread."""
+    mine = SpillDirectory(tmp_path)
+    late = mine.new_path().with_suffix(".part")
+    mine.new_path().write_text("spilled")
+    original = directory_module._remove_content
+    calls = []
+
+    def remove_content(folder: Path) -> int:
+        removed = original(folder)
+        if not calls:
+            late.write_text("half")
+        calls.append(removed)
+        return removed
+
+    monkeypatch.setattr(directory_module, "_remove_content", remove_content)
+    mine.remove()
+    assert calls == [1, 1]
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="has been removed"):
+        mine.new_path()
 
 
 DYING = """

@@ -166,7 +166,7 @@ def test_what_is_no_trace(given: Any, content: str | bytes, fault: str) -> None:
 
 
 def test_nothing_but_malformed_lines_is_nothing_to_replay(given: Any) -> None:
-    with pytest.raises(TraceFileError, match="nothing to replay in it, but 2 malformed lines"):
+    with pytest.raises(TraceFileError, match="nothing to replay in it, but malformed lines: 2"):
         given("time,key,nbytes\nx\ny\n", skip_bad_lines=True)
 
 
