@@ -155,9 +155,8 @@ class Evictor:
         counters.evicted_bytes += entry.nbytes
         state = entry.state
         if state == DIRTY:
-            if (
-                entry.copyback is not None
-            ):  # void since a writer took the array back; all it tells is when ``host`` is free
+            if entry.copyback is not None:
+                # Void, since a writer took the array back: all that it tells is when ``host`` is free.
                 entry.upload = entry.copyback
                 entry.copyback = None
             entry.become(EVICTING)
