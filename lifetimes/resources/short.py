@@ -153,13 +153,17 @@ class ShortWork:
                         if array_ is None:
                             return None
                         made.append(array_)
-                manager.counters.hits += len(self.reads)
                 args = [*self.head, *places]
                 if self.pointers:
                     args = [*self.head, *[places[at] + more for at, more in self.pointers]]
                 for number in self.numbers:
                     args.append(number if number.__class__ is int else number[1](inputs[number[0]]))  # type: ignore[index]
-                return results if driver.call_now(self.function, args, timeline.handle) else None
+                if not driver.call_now(self.function, args, timeline.handle):
+                    return None
+                counters = manager.counters
+                counters.hits += len(self.reads) + len(outs)
+                counters.misses += len(results) - len(outs)
+                return results
         except BaseException as error:
             if not isinstance(error, Exception):
                 manager.repair()
@@ -238,7 +242,6 @@ def _make(device: Device, form: Form, ticket: Ticket, places: list[int]) -> Arra
     counters, rungs = manager.counters, manager.counters.rungs
     counters.resident += 1
     counters.resident_bytes += nbytes
-    counters.misses += 1
     rungs["pool"] = rungs.get("pool", 0) + 1
     manager.policy.add(key, nbytes)
     entry.kept = True

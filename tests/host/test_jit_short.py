@@ -6,7 +6,7 @@ import gc
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -111,6 +111,38 @@ def test_the_books_are_those_of_the_long_way(device: lifetimes.Device, short: li
     assert len({each.key for each, _ in kept}) == len(kept)
     blocks = {device.manager.owner_of(address)[0] for address in _addresses(device, [each for each, _ in kept])}  # type: ignore[index]
     assert blocks == {each.key for each, _ in kept}
+
+
+def test_each_use_is_counted_once(device: lifetimes.Device, short: list[bool]) -> None:
+    """Whichever way it goes, and also when the short way is tried in vain."""
+    function, x = plus(device)
+    out = device.empty(3)
+    for _ in range(2):
+        function.into(out, x, 2.0)
+        function(x, 2.0)
+    begun, release = threading.Event(), threading.Event()
+
+    def wait(*arrays: Any) -> None:
+        begun.set()
+        assert release.wait(30)
+
+    def uses(*steps: Callable[[], Any]) -> int:
+        before = device.statistics()
+        for step in steps:
+            step()
+        after = device.statistics()
+        return after.hits + after.misses - before.hits - before.misses
+
+    short.clear()
+    assert uses(lambda: function(x, 2.0), lambda: function.into(out, x, 2.0)) == 4
+    assert short == [True, True]
+    device.driver.call(wait, (), device.stream.handle)
+    assert begun.wait(30)
+    short.clear()
+    assert uses(lambda: function(x, 2.0), lambda: function.into(out, x, 2.0)) == 4
+    assert not any(short)
+    release.set()
+    assert out.numpy().tolist() == [3.0] * 3
 
 
 def fail(a: Any) -> None:
