@@ -12,10 +12,11 @@ change in place are seen (containers are taken apart), attributes found through 
 
 from __future__ import annotations
 
+import builtins
 import dis
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -25,7 +26,6 @@ __all__ = ["Captures", "frozen"]
 Path: TypeAlias = tuple[Literal["closure", "global", "own"], str, tuple[str, ...]]
 """Whose name it is (``own``: the object of a method), the name, and attributes."""
 
-_IGNORED: Final = (ModuleType, type, BuiltinFunctionType, np.ufunc, np.dtype)
 _LIBRARIES: Final = ("lifetimes", "numpy", "math", "builtins", "functools", "operator")
 _DEPTH: Final = 4
 _MISSING: Final = object()
@@ -40,16 +40,25 @@ class Captures:
     [2.0]
     """
 
-    __slots__ = ("_read", "there")
+    __slots__ = ("_function", "_looked_at", "_read", "there")
 
     def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
         self._read: list[Callable[[], Any]] = []
+        self._looked_at: list[tuple[Callable[[], Any], Any]] = []
+        """Functions that are looked into, and names that were not there: what they are now decides what else is used."""
         self._look_into(function, set(), 0)
         self.there = bool(self._read)
         """Whether it uses anything."""
 
     def values(self) -> list[Any]:
         """What the function uses now."""
+        for read, known in self._looked_at:
+            now = read()
+            if now is not known and frozen(now) != frozen(known):  # a method is another object each time
+                fresh = Captures(self._function)
+                self._read, self._looked_at = fresh._read, fresh._looked_at
+                break
         return [read() for read in self._read]
 
     def _look_into(self, function: Any, seen: set[int], depth: int) -> None:
@@ -78,12 +87,12 @@ class Captures:
             else:
                 read = _reader(cells.get(name) if where == "closure" else None, names, name, attributes)
             value = read()
-            if isinstance(value, _IGNORED) or value is _MISSING or _is_constant(names, cells, where, name):
-                continue
-            if callable(value) and _library(value):
+            if _is_constant(names, cells, where, name) or (value is _MISSING and hasattr(builtins, name)):
                 continue
             self._read.append(read)
-            if callable(value):
+            if value is _MISSING or (callable(value) and not _library(value)):
+                self._looked_at.append((read, value))
+            if callable(value) and not _library(value):
                 self._look_into(value, seen, depth + 1)
         for default in [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]:
             self._read.append(partial(_itself, default))
@@ -186,6 +195,8 @@ def frozen(value: Any, depth: int = 0) -> Any:
         return (kind, tuple([(frozen(key), frozen(each, depth + 1)) for key, each in value.items()]))
     if isinstance(value, MethodType):
         return (kind, frozen(value.__func__), _Same(value.__self__))
+    if isinstance(value, BuiltinMethodType):
+        return (kind, value.__name__, _Same(value.__self__))
     if isinstance(value, FunctionType) and value.__closure__ is None:
         return (FunctionType, value.__code__, _Same(value.__globals__))
     return _Same(value)

@@ -117,6 +117,48 @@ def test_whatever_is_called_like_a_function_is_looked_into(device: lifetimes.Dev
     assert [first(f) for f in (part(x), wrapped(x, 1.0), called(x), outer(x))] == [5, 500, 5, 5]
 
 
+def test_a_name_may_come_to_mean_another_function_or_dtype(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): NumPy's functions and dtypes are values as well, and another helper uses other names."""
+    one, other = 1.0, 2.0
+    function: Callable[..., Any] = np.negative
+    dtype: Any = np.float32
+
+    def first_helper(x: Any) -> Any:
+        return x + one
+
+    def second_helper(x: Any) -> Any:
+        return x + other
+
+    helper = first_helper
+    jitted = lifetimes.jit(lambda x: function(helper(x)).astype(dtype))
+    x = device.asarray(np.ones(2))
+    assert first(jitted(x)) == -2
+    helper = second_helper
+    assert first(jitted(x)) == -3
+    other = 10.0
+    assert first(jitted(x)) == -11
+    function = np.square
+    assert first(jitted(x)) == 121
+    dtype = np.float64
+    assert jitted(x).dtype == np.float64
+    helper, function, dtype = first_helper, np.negative, np.float32
+    before = jitted.stats().layouts
+    assert first(jitted(x)) == -2
+    assert jitted.stats().layouts == before
+
+
+def test_a_name_that_was_not_there_is_read_once_it_is(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938)."""
+    where = SimpleNamespace()
+    jitted = lifetimes.jit(lambda x: x + where.later)
+    x = device.asarray(np.ones(2))
+    with pytest.raises(AttributeError, match="later"):
+        jitted(x)
+    for value in (2.0, 3.0):
+        where.later = value
+        assert first(jitted(x)) == 1 + value
+
+
 def test_captured_arrays_are_never_baked(device: lifetimes.Device) -> None:
     """BUG-109 (numba/numba#938): an array that changes in place, or is replaced by another, is read as it is."""
     weights = device.asarray(np.full(3, 2.0))
