@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from lifetimes import policies, registry, tables
+from lifetimes.cli.bench_parts import PARTS
 from lifetimes.cli.commands import COMMANDS
 from lifetimes.cli.completion_shells import SHELLS, Option
 from lifetimes.cli.parser import command_parser, main_parser
@@ -26,10 +27,19 @@ FILES: Final = object()
 """The value of the option is a file."""
 
 VALUES: Final[dict[str, Callable[[], Sequence[str]] | object]] = {
+    "after": FILES,
     "backend": registry.names,
+    "before": FILES,
+    "csv": FILES,
     "data": FILES,
+    "html": FILES,
+    "json": FILES,  # where it takes a value
+    "part": lambda: tuple(PARTS),
+    "plot": FILES,
     "policy": policies.names,
+    "program": FILES,
     "table": tables.names,
+    "trace": FILES,
 }
 """What the value of an option may be, by the option's name; an option's own ``choices`` need no row."""
 
@@ -63,5 +73,6 @@ def describe(parser: argparse.ArgumentParser) -> list[Option]:
         values = tuple(map(str, action.choices or (source() if callable(source) else ())))
         takes = "" if action.nargs == 0 else str(action.metavar or action.dest)
         text = "" if action.help is None else " ".join((action.help % {"default": action.default}).split())
-        found.append(Option(tuple(action.option_strings), text, takes, values, source is FILES))
+        many = action.nargs in ("*", argparse.REMAINDER)
+        found.append(Option(tuple(action.option_strings), text, takes, values, source is FILES and bool(takes), many))
     return found

@@ -22,6 +22,12 @@ class Option:
     """How the value is called; empty for a flag."""
     values: tuple[str, ...] = ()
     files: bool = False
+    many: bool = False
+    """There may be several values."""
+
+
+BASH_FILES: Final = """IFS=$'\\n'; COMPREPLY=($(compgen -f -- "$current")); compopt -o filenames 2>/dev/null"""
+"""File names, which may hold blanks."""
 
 
 def bash(options: dict[str, list[Option]], top: list[Option]) -> str:
@@ -30,14 +36,16 @@ def bash(options: dict[str, list[Option]], top: list[Option]) -> str:
     for command, known in options.items():
         words = [name for option in known for name in option.names]
         words += [value for option in known if not option.names for value in option.values]
-        word_cases.append(f'        {command}) COMPREPLY=($(compgen -W {quote(" ".join(words))} -- "$current")) ;;')
+        act = f'COMPREPLY=($(compgen -W {quote(" ".join(words))} -- "$current"))'
+        if any(option.files and not option.names for option in known):
+            act = f'case "$current" in -*) {act} ;; *) {BASH_FILES} ;; esac'
+        word_cases.append(f"        {command}) {act} ;;")
         for option in known:
             if not option.names or not option.takes:
                 continue
             pattern = "|".join(f"{command}:{name}" for name in option.names)
             if option.files:
-                act = "IFS=$'\\n'; "  # a file name may hold blanks
-                act += 'COMPREPLY=($(compgen -f -- "$current")); compopt -o filenames 2>/dev/null; return'
+                act = f"{BASH_FILES}; return"
             elif option.values:
                 act = f'COMPREPLY=($(compgen -W {quote(" ".join(option.values))} -- "$current")); return'
             else:
@@ -98,12 +106,14 @@ if [ "$funcstack[1]" = "_lifetimes" ]; then _lifetimes "$@"; else compdef _lifet
 def zsh_specs(known: list[Option]) -> str:
     """The options as arguments of zsh's ``_arguments``."""
     specs = []
+    position = 0
     for option in known:
         text = option.help.replace("\\", "\\\\").replace("[", "\\[").replace("]", "\\]").replace(":", "\\:")
         action = "_files" if option.files else f"({' '.join(option.values)})" if option.values else ""
         value = f":{option.takes}:{action}" if option.takes else ""
         if not option.names:
-            specs.append(f"1{value}")
+            position += 1
+            specs.append(f"{'*' if option.many else position}{value}")
         specs += [f"{name}[{text}]{value}" for name in option.names]
     return " ".join(map(quote, specs))
 
@@ -127,6 +137,8 @@ def fish_line(condition: str, option: Option) -> str:
         parts.append(f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}")
     if option.takes and option.names:
         parts.append("-r -F" if option.files else "-x")
+    elif option.files:
+        parts.append("-F")
     if option.values:
         parts.append(f"-a {fish_quote(' '.join(option.values))}")
     return " ".join([*parts, f"-d {fish_quote(option.help)}"])

@@ -199,6 +199,16 @@ def test_parts_are_interchangeable(words: tuple[str, ...], capsys: pytest.Captur
     assert found["options"][words[0][2:]] == words[1]
 
 
+def test_a_policy_of_ones_own_lies_in_the_working_folder(tmp_path: Path) -> None:
+    (tmp_path / "own_parts.py").write_text(
+        "from lifetimes.policies.lru import LRUPolicy\n\n\nclass Mine(LRUPolicy):\n    pass\n"
+    )
+    program = "import sys; sys.path.remove(''); from lifetimes.cli import main; sys.exit(main(sys.argv[1:]))"
+    words = ["demo", "--limit", "256KiB", "--policy", "own_parts:Mine"]
+    done = subprocess.run([sys.executable, "-c", program, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 # The check is checked: each planted fault is seen.
 
 

@@ -217,7 +217,7 @@ def test_a_long_name_of_a_policy_leaves_the_figures_whole(
     trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    _, out, _ = replay(capsys, trace, "--policy", "lru,lifetimes.policies.lru:LRU", "--limit", "64KiB")
+    _, out, _ = replay(capsys, trace, "--policy", "lru,lifetimes.policies.lru:LRUPolicy", "--limit", "64KiB")
     assert "…" not in out
     assert out.count("64 KiB") >= 2
 

@@ -69,6 +69,23 @@ def test_files(tmp_path: Path) -> None:
     assert complete("demo", "--data", "tw", folder=tmp_path) == ["two words.npy"]
 
 
+def test_files_that_stand_by_themselves(tmp_path: Path) -> None:
+    for name in ("train it.py", "uses.csv", "before.json"):
+        (tmp_path / name).touch()
+    assert complete("leaks", "tr", folder=tmp_path) == ["train it.py"]
+    assert complete("leaks", "--html", "us", folder=tmp_path) == ["uses.csv"]
+    assert complete("replay", "us", folder=tmp_path) == ["uses.csv"]
+    assert complete("replay", "--lim", folder=tmp_path) == ["--limit"]
+    assert complete("diff", "before.json", "be", folder=tmp_path) == ["before.json"]
+    assert "1:before:_files" in script("zsh")
+    assert "2:after:_files" in script("zsh")
+
+
+def test_parts_of_a_bench() -> None:
+    assert complete("bench", "t") == ["tables"]
+    assert complete("bench", "tables", "p") == ["pool"]
+
+
 def test_no_guess_for_a_free_value(tmp_path: Path) -> None:
     assert complete("demo", "--limit", "", folder=tmp_path) == []
 
