@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from lifetimes.compiler.passes.views import View
     from lifetimes.device import Device
 
-__all__ = ["Runner"]
+__all__ = ["Runner", "extent"]
 
 INLINE: Final = 10_000_000.0
 """Kernels of more nanoseconds are enqueued; the others run on the caller's thread if the stream is idle.
@@ -178,11 +178,11 @@ def _share(a: Array, b: Array) -> bool:
     """Whether two arrays may have bytes in common."""
     if a.value != b.value or not a.size or not b.size:
         return False
-    (low, high), (bottom, top) = _extent(a), _extent(b)
+    (low, high), (bottom, top) = extent(a), extent(b)
     return low < top and bottom < high
 
 
-def _extent(array: Array) -> tuple[int, int]:
+def extent(array: Array) -> tuple[int, int]:
     """The bytes of the storage that the array reaches over, from and to."""
     steps = [(length - 1) * stride for length, stride in zip(array.shape, array.strides, strict=True)]
     low = array.offset + sum(step for step in steps if step < 0)

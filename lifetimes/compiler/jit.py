@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import inspect
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,7 +16,7 @@ import numpy as np
 
 from lifetimes.compiler import settings, target
 from lifetimes.compiler.captures import Captures, frozen
-from lifetimes.compiler.execute import Runner
+from lifetimes.compiler.execute import Runner, extent
 from lifetimes.compiler.flights import Flights
 from lifetimes.compiler.passes.views import contiguous
 from lifetimes.compiler.plan import KernelStep, make_plan
@@ -39,7 +40,10 @@ NUMBERS: Final = (float, int, bool)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Entry:
-    """What is compiled for one layout.  ``captured`` says of each captured array which of the captures it is, or is it."""
+    """What is compiled for one layout.
+
+    ``captured`` says of each captured array which of the captures it is, and which part of it if it is a view; or is it.
+    """
 
     runner: Runner
     output: Tree
@@ -47,7 +51,10 @@ class Entry:
 
     def inputs(self, captured: Sequence[Any], device: Device) -> list[Any]:
         """The captured arrays as they are now."""
-        return [_placed(device, held if at < 0 else captured[at]) for at, held in self.captured]
+        return [
+            _placed(device, held if at < 0 else captured[at] if held is None else captured[at]._part(*held))
+            for at, held in self.captured
+        ]
 
 
 class Jitted:
@@ -252,11 +259,23 @@ class _Call:
         return [_strides_of(value) for value in (*self.leaves, *traced.captured)]
 
     def _source(self, value: Any) -> tuple[int, Any]:
-        """Where a captured array comes from at each call: a closure or global, or, if it is not known, itself."""
+        """Where a captured array comes from at each call: a closure or global, or a view of one; if it is not known, itself."""
         for at, each in enumerate(self.captured):
             if each is value:
                 return (at, None)
-        return (-1, value)
+        if isinstance(value, np.ndarray):  # what was made of a capture stays what it was: its content is in the key
+            made = any(isinstance(each, np.ndarray) and np.may_share_memory(each, value) for each in self.captured)
+            return (-1, value.copy() if made else value)
+        whole = [at for at, each in enumerate(self.captured) if isinstance(each, Array) and _is_part(value, each)]
+        if not whole:
+            return (-1, value)
+        at = min(whole, key=lambda at: self.captured[at].nbytes)
+        return (at, (value.offset - self.captured[at].offset, value.shape, value.strides))
+
+
+def _is_part(part: Array, whole: Array) -> bool:
+    (low, high), (bottom, top) = extent(part), extent(whole)
+    return part.value == whole.value and bottom <= low and high <= top
 
 
 Static: TypeAlias = tuple[tuple[int | str, Any], ...]
@@ -289,7 +308,8 @@ def _placed(device: Device, value: Any) -> Any:
 def _captured_key(values: list[Any], device: Device | None) -> tuple[tuple[Any, ...], Device | None]:
     """What captured values are in a key, and the device of the arrays.
 
-    Of an array the layout counts, and which earlier one it is, if it is one: two names of one array are one parameter.
+    Of an array the layout counts, and which earlier one it is, if it is one: two names of one array are one parameter.  Of a
+    NumPy array the content counts too, because NumPy may have computed with it while tracing.
     """
     found: list[Any] = []
     arrays: dict[int, int] = {}  # of objects that `values` holds
@@ -300,7 +320,8 @@ def _captured_key(values: list[Any], device: Device | None) -> tuple[tuple[Any, 
                 device = _same_device(device, value)
                 found.append((first, value.dtype, value.shape, value.strides))
             else:
-                found.append((first, value.dtype, value.shape))
+                digest = hashlib.blake2b(value.tobytes(), digest_size=16).digest()
+                found.append((first, value.dtype, value.shape, digest))
         else:
             found.append(frozen(value))
     return tuple(found), device

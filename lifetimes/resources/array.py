@@ -195,6 +195,10 @@ class Array(Lifetime[int]):
         return picture_of(self.shape, self.strides, self.dtype)
 
     def _view(self, picture: HostArray) -> Array:
+        return self._part(offset_in(picture) if picture.size else 0, picture.shape, picture.strides)
+
+    def _part(self, offset: int, shape: Shape, strides: Shape) -> Array:
+        """The view that begins so many bytes after this array's first element."""
         base = self if self.base is None else self.base
         value = self.value  # refuses when closed
         view = Array.__new__(Array)
@@ -202,9 +206,9 @@ class Array(Lifetime[int]):
         view._layout = None
         view.base = base
         view.dtype = self.dtype
-        view.shape = picture.shape
-        view.strides = picture.strides
-        view.offset = self.offset + (offset_in(picture) if view.size else 0)
+        view.shape = shape
+        view.strides = strides
+        view.offset = self.offset + offset
         Lifetime.__init__(view, value, kind="view", label=self.label, parents=(base,))
         return view
 

@@ -178,7 +178,51 @@ def test_captured_arrays_are_never_baked(device: lifetimes.Device) -> None:
     assert first(function(x)) == 27
     weights = device.asarray(np.full((1,), 8.0))  # another layout
     assert first(function(x)) == 28
-    assert function.stats().layouts == 2
+    assert function.stats().layouts == 3  # the content of `host` counts as well
+
+
+def test_what_is_made_of_captured_arrays_is_never_baked(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): views of an array that is replaced, and what NumPy computes while tracing."""
+    weights = device.asarray(np.arange(3.0))
+    host = np.arange(3.0)
+    viewed = lifetimes.jit(lambda x: x + weights[-1] + weights[::-1])
+    computed = lifetimes.jit(lambda x: 2 * host + x + host[-1] + host[::-1] + host.sum())
+    x = device.asarray(np.zeros(3))
+    for start in (0.0, 10.0):
+        weights.write(np.arange(3.0) + start)
+        host[:] = np.arange(3.0) + start
+        for _ in range(2):
+            now = weights.numpy()
+            np.testing.assert_array_equal(viewed(x).numpy(), now[-1] + now[::-1])
+            np.testing.assert_array_equal(computed(x).numpy(), 2 * host + host[-1] + host[::-1] + host.sum())
+            weights, host = device.asarray(now + 50), host + 50
+    assert viewed.stats().layouts == 1
+
+
+def test_views_of_parts_are_views_of_those_parts(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): two captures that share a storage, of which one is replaced."""
+    both = device.asarray(np.arange(8.0))
+    one, other = both[:4], both[4:]
+    function = lifetimes.jit(lambda x: x + one[::2] + other[1::2])
+    x = device.asarray(np.zeros(2))
+    assert function(x).numpy().tolist() == [5, 9]
+    other = device.asarray(np.arange(100.0, 104.0))
+    assert function(x).numpy().tolist() == [101, 105]
+    one = device.asarray(np.arange(10.0))[::-1][2:6]  # 7, 6, 5, 4: another layout
+    assert function(x).numpy().tolist() == [108, 108]
+
+
+def test_what_was_made_of_a_numpy_array_does_not_change_with_it(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): two buffers exchanged, the second as the first was when it was traced."""
+    front, back = np.zeros(2), np.zeros(2)
+    function = lifetimes.jit(lambda x: x + front[::-1])
+    x = device.asarray(np.zeros(2))
+    assert first(function(x)) == 0
+    front[:] = 5
+    front, back = back, front
+    assert first(function(x)) == 0
+    front, back = back, front
+    assert first(function(x)) == 5
 
 
 def test_two_names_of_one_array_may_part(device: lifetimes.Device) -> None:
