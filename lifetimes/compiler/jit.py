@@ -30,6 +30,7 @@ from lifetimes.device import Device
 from lifetimes.errors import TraceError
 from lifetimes.opening import current_device
 from lifetimes.resources import Array
+from lifetimes.resources.array import recording
 
 __all__ = ["Jitted", "jit"]
 
@@ -252,7 +253,11 @@ class _Call:
 
     def traced(self) -> Traced:
         """The graph of the function for these arguments."""
-        return trace(_with(self.jitted._function, self.static), self.args, self.kwargs)
+        token = recording.set(True)
+        try:
+            return trace(_with(self.jitted._function, self.static), self.args, self.kwargs)
+        finally:
+            recording.reset(token)
 
     def strides(self, traced: Traced) -> list[tuple[int, ...] | None]:
         """Those of the graph's parameters, in elements; None for a number."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from lifetimes.errors import OwnershipError
+from lifetimes.errors import OwnershipError, TraceError
 from lifetimes.lifetime import Lifetime
 from lifetimes.manager.letting_go import let_go
 from lifetimes.resources.layout import (
@@ -26,7 +27,10 @@ if TYPE_CHECKING:
     from lifetimes.device import Device
     from lifetimes.manager import Manager
 
-__all__ = ["Array", "check_arrays"]
+__all__ = ["Array", "check_arrays", "recording"]
+
+recording: Final[ContextVar[bool]] = ContextVar("lifetimes.recording", default=False)
+"""True while a function is recorded: what NumPy made of an array's content then would be a constant of the record."""
 
 
 class Array(Lifetime[int]):
@@ -229,8 +233,13 @@ class Array(Lifetime[int]):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> HostArray:
         """What NumPy asks for when it is given the array: a fresh copy on the host.
 
-        Errors: those of `numpy`; `ValueError` for ``copy=False``.
+        Errors: those of `numpy`; `ValueError` for ``copy=False``; `TraceError` while a function is recorded.
         """
+        if recording.get():
+            raise TraceError(
+                f"NumPy would compute with {self!r} once, while the function is traced: use the functions of "
+                f"x.__array_namespace__(), or pass the array as an argument; numpy() is a constant if it is meant to be one"
+            )
         if copy is False:
             raise ValueError(f"{self!r} is device memory: NumPy gets a copy of it or nothing")
         fresh = self.numpy()

@@ -16,6 +16,7 @@ pytest.importorskip("llvmlite")
 
 import lifetimes
 from lifetimes.compiler.captures import Captures
+from lifetimes.errors import TraceError
 
 
 @pytest.fixture
@@ -223,6 +224,18 @@ def test_what_was_made_of_a_numpy_array_does_not_change_with_it(device: lifetime
     assert first(function(x)) == 0
     front, back = back, front
     assert first(function(x)) == 5
+
+
+def test_numpy_does_not_compute_with_device_arrays_while_tracing(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): it would be a constant that stays when the array changes."""
+    weights = device.asarray(np.full(3, 2.0))
+    x = device.asarray(np.ones(3))
+    for function in (lambda x: x + np.sin(weights), lambda x: x + [weights, weights], lambda x: np.asarray(weights)):
+        with pytest.raises(TraceError, match="while the function is traced: use the functions of"):
+            lifetimes.jit(function)(x)
+    assert first(lifetimes.jit(lambda x: x + x.__array_namespace__().square(weights))(x)) == 5
+    assert first(lifetimes.jit(lambda x: np.maximum(weights, x))(x)) == 2
+    assert np.sin(weights).shape == (3,)
 
 
 def test_two_names_of_one_array_may_part(device: lifetimes.Device) -> None:
