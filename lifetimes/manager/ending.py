@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from _thread import get_ident
-from typing import TYPE_CHECKING
+from functools import partial
+from itertools import starmap
+from typing import TYPE_CHECKING, Final
 
-from lifetimes.errors import BusyError, ClosedError
+from lifetimes.errors import BusyError, ClosedError, OwnershipError
 from lifetimes.failures import warn
 from lifetimes.locks import held_here, lock
 from lifetimes.manager import moves
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lifetimes.manager.core import Manager
     from lifetimes.timeline import Timeline
 
@@ -123,15 +127,34 @@ def _end_streams(manager: Manager, failures: list[Exception]) -> None:
 
 
 def run_late(manager: Manager) -> None:
-    """Do what could not be done where it came up: under the lock, in a finalizer, inside an interrupted call."""
+    """Do what could not be done where it came up: under the lock, in a finalizer, inside an interrupted call.
+
+    What an interrupt strikes is done once more the next time: all of it can be repeated.
+    """
     if held_here():
         return
-    while manager.late:
-        try:
-            job = manager.late.popleft()
-        except IndexError:  # another thread took the last one
-            return
-        try:
-            job()
-        except Exception as error:
-            warn(f"what was put off could not be done: {type(error).__name__}: {error}", error)
+    doing: list[Callable[[], object]] = []
+    try:
+        while manager.late:
+            try:
+                doing.extend(starmap(manager.late.popleft, ((),)))  # one C call: an interrupt cannot lose it in between
+            except IndexError:  # another thread took the last one
+                return
+            try:
+                doing[0]()
+            except Exception as error:
+                warn(f"what was put off could not be done: {type(error).__name__}: {error}", error)
+            doing.clear()
+    finally:
+        manager.late.extendleft(map(_again, doing))
+
+
+def _once_more(job: Callable[[], object]) -> None:
+    """The interrupt may have struck when it was done already."""
+    try:
+        job()
+    except (ClosedError, OwnershipError):
+        pass
+
+
+_again: Final = partial(partial, _once_more)  # no interrupt strikes what is built in C

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from lifetimes.errors import CleanupWarning
+from lifetimes.locks import lock
 from lifetimes.manager import Manager
 from lifetimes.testing.disturb import interrupt, run_disturbed
 from lifetimes.testing.sim import SimDriver
@@ -198,3 +199,25 @@ def test_ctrl_c_at_any_step_leaves_pins_counts_and_content_right(call: Callable[
     else:
         raise AssertionError("the call never ends")
     assert struck > 40 // stride
+
+
+@pytest.mark.thread_unsafe(reason="sets a trace function")
+def test_what_was_put_off_is_not_lost_when_ctrl_c_strikes_it() -> None:
+    """An array that was released by whoever interrupted the library goes, and goes once."""
+    for step in range(500):
+        scene = Scene()
+        with lock:
+            scene.manager.release(scene.dirty)
+        assert scene.manager.get(scene.dirty) is not None
+        try:
+            reached = run_disturbed(scene.manager.run_late, step=step, act=interrupt, after_calls=True)
+        except KeyboardInterrupt:
+            reached = True
+        gc.collect()
+        scene.manager.run_late()
+        assert scene.manager.get(scene.dirty) is None, f"step {step}"
+        assert not scene.manager.late
+        scene.manager.close()
+        if not reached:
+            break
+    assert step > 20
