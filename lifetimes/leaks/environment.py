@@ -101,6 +101,8 @@ def _record_stacks(stacks: str) -> None:
 
 def _record_history(history: str, recorded: list[History]) -> None:
     if history and history != "0":
+        if not history.isdecimal():
+            raise ValueError(f"write 1, or a number of events, not {history!r}")
         limit = int(history)
         recorded.append(History(limit if limit > 1 else LIMIT).start())
 
@@ -117,7 +119,10 @@ def _listen_to(name: str, where: str, recorded: list[History]) -> None:
         if callable(before):
             before(received, frame)
 
-    signal.signal(number, on_signal)
+    try:
+        signal.signal(number, on_signal)
+    except OSError as error:
+        raise ValueError(f"no program can answer the signal {name!r}") from error
 
 
 def _report(where: str, title: str, recorded: list[History]) -> None:

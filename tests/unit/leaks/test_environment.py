@@ -106,7 +106,9 @@ def test_a_signal_and_an_exit(tmp_path: Path) -> None:
     [
         ("LIFETIMES_STACKS", "sideways", "not 'sideways'"),
         ("LIFETIMES_STACKS", "full:many", "invalid literal"),
-        ("LIFETIMES_HISTORY", "yes", "invalid literal"),
+        ("LIFETIMES_HISTORY", "yes", "a number of events, not 'yes'"),
+        ("LIFETIMES_HISTORY", "-1", "a number of events, not '-1'"),
+        ("LIFETIMES_REPORT_SIGNAL", "KILL", "no program can answer the signal 'KILL'"),
         ("LIFETIMES_REPORT_SIGNAL", "NONE", "no signal 'NONE'"),
         ("LIFETIMES_REPORT", "report.doc", "/report.doc'"),
         ("LIFETIMES_REPORT", "/no/such/folder/report.txt", "No such file"),
