@@ -70,9 +70,9 @@ def let_go(manager: Manager, key: int) -> None:
                 counters.sums[DIRTY] -= nbytes
                 pool.hold(block, tickets)
                 manager.waiting.note()
+        if manager.late:
+            manager.run_late()
     except BaseException as error:
         if not isinstance(error, Exception):
             manager.repair()
         raise
-    if manager.late:
-        manager.run_late()

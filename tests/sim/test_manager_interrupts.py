@@ -14,6 +14,8 @@ import pytest
 from lifetimes.errors import CleanupWarning
 from lifetimes.locks import lock
 from lifetimes.manager import Manager
+from lifetimes.manager.letting_go import let_go
+from lifetimes.manager.moves import tend_soon
 from lifetimes.testing.disturb import interrupt, run_disturbed
 from lifetimes.testing.sim import SimDriver
 from tests.unit.memory.scene import LONG
@@ -221,3 +223,27 @@ def test_what_was_put_off_is_not_lost_when_ctrl_c_strikes_it() -> None:
         if not reached:
             break
     assert step > 20
+
+
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=LONG)], ids=["one in 13", "all"])
+@pytest.mark.thread_unsafe(reason="sets a trace function")
+def test_ctrl_c_in_what_was_put_off_when_a_handle_goes(stride: int) -> None:
+    """Its storage is let go, and then what waits is done: here, aiming at a soft limit."""
+    struck = 0
+    for step in range(0, 5000, stride):
+        scene = Scene()
+        with lock:
+            scene.manager.memory.soft = SIZE
+            scene.manager.waiting.attention += 1
+            tend_soon(scene.manager)
+        del scene.content[scene.clean]
+        try:
+            if not run_disturbed(
+                let_go, scene.manager, scene.clean, step=step, act=interrupt_the_library, after_calls=True
+            ):
+                break
+        except KeyboardInterrupt:
+            struck += 1
+        gc.collect()
+        scene.check(f"step {step}")
+    assert struck > 200 // stride
