@@ -24,6 +24,7 @@ from lifetimes.compiler.reflect import Graph, JitStatistics
 from lifetimes.compiler.settings import Settings
 from lifetimes.compiler.spec import Spec
 from lifetimes.compiler.trace import Traced, trace
+from lifetimes.compiler.tracer import Trace
 from lifetimes.compiler.tracer import _active as traces
 from lifetimes.compiler.tree import LEAF, Tree, flatten
 from lifetimes.device import Device
@@ -50,12 +51,21 @@ class Entry:
     output: Tree
     captured: tuple[tuple[int, Any], ...]
 
+    @property
+    def device(self) -> Device | None:
+        """That of the arrays that are known by themselves only, if there are any."""
+        return next((held.device for at, held in self.captured if at < 0 and isinstance(held, Array)), None)
+
     def inputs(self, captured: Sequence[Any], device: Device) -> list[Any]:
-        """The captured arrays as they are now."""
-        return [
-            _placed(device, held if at < 0 else captured[at] if held is None else captured[at]._part(*held))
-            for at, held in self.captured
-        ]
+        """The captured arrays as they are now.  Errors: `TraceError` for one of another device."""
+        found = []
+        for at, held in self.captured:
+            if at < 0 and isinstance(held, Array):
+                _same_device(device, held)
+            found.append(
+                _placed(device, held if at < 0 else captured[at] if held is None else captured[at]._part(*held))
+            )
+        return found
 
 
 class Jitted:
@@ -99,8 +109,9 @@ class Jitted:
         Errors: `TraceError` for what cannot be traced, `CompileError`, and those of the memory manager: `OutOfMemory`,
         `ClosedError`, `BrokenError`.
         """
-        if traces.get():
-            return self._function(*args, **kwargs)
+        running = traces.get()
+        if running:
+            return self._function(*_lifted(running[-1], args), **_lifted(running[-1], kwargs))
         entry, device, inputs = (None if kwargs else self._known(args)) or self._looked_up(args, kwargs)
         results = entry.runner.run(device, inputs)
         return results[0] if entry.output is LEAF else entry.output.unflatten(results)
@@ -114,8 +125,11 @@ class Jitted:
         """
         if traces.get():
             raise TraceError("into() writes to an array, which cannot be traced: call the function and use its result")
-        entry, device, inputs = (None if kwargs else self._known(args)) or self._looked_up(args, kwargs)
         outs, given = ([out], LEAF) if out.__class__ is Array else flatten(out)
+        found = None if kwargs else self._known(args)
+        if found is None:
+            found = self._looked_up(args, kwargs, next((each.device for each in outs if isinstance(each, Array)), None))
+        entry, device, inputs = found
         if given is not entry.output and given != entry.output:
             raise ValueError("out is packed in another way than the function packs its results")
         entry.runner.write(device, inputs, outs)
@@ -149,8 +163,10 @@ class Jitted:
         entry = slot.value[0]
         return entry, device, [*args, *entry.inputs(captured, device)] if entry.captured else args
 
-    def _looked_up(self, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Entry, Device, Sequence[Any]]:
-        """What is compiled for these arguments, now if need be; their device; and the inputs of the plan."""
+    def _looked_up(
+        self, args: Sequence[Any], kwargs: dict[str, Any], otherwise: Device | None = None
+    ) -> tuple[Entry, Device, Sequence[Any]]:
+        """What is compiled for these arguments, now if need be; their device, or ``otherwise``; and the inputs of the plan."""
         call = _Call(self, args, kwargs)
         if any(isinstance(value, Spec) for value in call.leaves):
             raise TraceError(
@@ -159,7 +175,7 @@ class Jitted:
         entry, _ = self._entries.get(call.key, call.entry)
         if len(self._entries) > MOST:
             self._entries.shorten(MOST)
-        device = call.device or current_device()
+        device = call.device or entry.device or otherwise or current_device()
         inputs = [_placed(device, value) for value in call.leaves]
         return entry, device, [*inputs, *entry.inputs(call.captured, device)]
 
@@ -301,6 +317,12 @@ def _strides_of(value: Any) -> tuple[int, ...] | None:
     if isinstance(value, (np.ndarray, Spec)) and not getattr(value, "weak", False):
         return contiguous(value.shape)  # it is copied to the device
     return None
+
+
+def _lifted(running: Trace, packed: Any) -> Any:
+    """Arrays that a part of a traced function is given are parameters of the whole."""
+    leaves, tree = flatten(packed)
+    return tree.unflatten([running.lift(each) if isinstance(each, Array) else each for each in leaves])
 
 
 def _placed(device: Device, value: Any) -> Any:

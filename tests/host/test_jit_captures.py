@@ -238,6 +238,34 @@ def test_numpy_does_not_compute_with_device_arrays_while_tracing(device: lifetim
     assert np.sin(weights).shape == (3,)
 
 
+def test_a_compiled_function_inside_another_is_given_captured_arrays(device: lifetimes.Device) -> None:
+    """BUG-109 (numba/numba#938): a part of a traced function meets the array as a traced one."""
+    weights = device.asarray(np.full(3, 2.0))
+    part = lifetimes.jit(lambda of, n: of["w"] * of["w"] + n, static="n")
+    function = lifetimes.jit(lambda x: x + part({"w": weights}, n=1))
+    x = device.asarray(np.ones(3))
+    assert first(function(x)) == 6
+    weights = device.asarray(np.full(3, 3.0))
+    assert first(function(x)) == 11
+    assert function.stats().layouts == 1
+
+
+def test_captured_arrays_in_containers_say_which_device(device: lifetimes.Device) -> None:
+    """Where no argument is on one; and an argument of another device is refused."""
+    kept = [device.asarray(np.arange(3.0))]
+    function = lifetimes.jit(lambda x: x + kept[0])
+    with lifetimes.open("host", memory_limit="1MiB") as other:
+        for x in (2.0, np.full(3, 2.0)):
+            for _ in range(2):
+                result = function(x)
+                assert result.device is device
+                assert result.numpy().tolist() == [2, 3, 4]
+        function(device.asarray(np.ones(3)))
+        for _ in range(2):
+            with pytest.raises(TraceError, match="copy one of them with to_device"):
+                function(other.asarray(np.ones(3)))
+
+
 def test_two_names_of_one_array_may_part(device: lifetimes.Device) -> None:
     """BUG-109 (numba/numba#938): the same layouts as before, but what was one array is two."""
     one = two = device.asarray(np.full(3, 2.0))

@@ -243,6 +243,18 @@ def test_two_results_into_one_memory(device: lifetimes.Device) -> None:
     np.testing.assert_array_equal(both.numpy()[:2], [1.0, 2.0])
 
 
+def test_into_computes_where_its_result_is(device: lifetimes.Device) -> None:
+    """Arguments that are on no device go to that of ``out``, whichever is the current one."""
+    function = lifetimes.jit(lambda x, a: x * a)
+    out = device.asarray(np.zeros(3))
+    with lifetimes.open("host", memory_limit="1MiB"):  # the current one
+        for _ in range(2):
+            function.into(out, np.arange(3.0), 2.0)
+        lifetimes.jit(lambda a: a * 2).into(number := device.asarray(np.zeros(())), 4.0)
+    assert out.numpy().tolist() == [0, 2, 4]
+    assert number.numpy() == 8
+
+
 def test_into_refuses_what_does_not_fit(device: lifetimes.Device) -> None:
     function = lifetimes.jit(lambda x: x + 1)
     x = device.asarray(np.zeros(3))

@@ -21,6 +21,7 @@ from lifetimes.errors import TraceError
 __all__ = ["getitem", "scatter_add", "take", "take_along_axis"]
 
 INT64 = np.dtype("int64")
+UINT64 = np.dtype("uint64")
 
 
 def take(x: Any, indices: Any, /, *, axis: Any = None) -> Tracer:
@@ -234,6 +235,8 @@ def _from_the_end(index: Tracer, length: int) -> Tracer:
     if index.dtype.kind not in "iu":
         raise IndexProblem(f"an index is an integer, not {index.dtype}")
     if index.dtype.kind == "u":
+        if index.dtype == UINT64:  # what int64 cannot hold would come out negative
+            index = apply("minimum", index, np.uint64(length))
         return cast(index, INT64)
     number = cast(index, INT64)
     return apply("select", apply("less", number, 0), apply("add", number, np.int64(length)), number)

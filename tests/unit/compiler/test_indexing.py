@@ -132,6 +132,19 @@ def test_adding_at_indices_adds_as_often_as_an_index_is_there(dtype: str) -> Non
     )
 
 
+def test_unsigned_indices_are_never_negative() -> None:
+    """Not even those that int64 does not hold."""
+    at = np.array([1, 2**63, 2**64 - 1], np.uint64)
+    got = interpreted(
+        lambda x, i: (x[i], x[i, i], xp.take(x, i, axis=1), xp.scatter_add(x, i, 1.0)), CUBE[0, :3, :3], at
+    )
+    want = CUBE[0, :3, :3]
+    np.testing.assert_array_equal(got[0], want[[1, 2, 2]])
+    np.testing.assert_array_equal(got[1], want[[1, 2, 2], [1, 2, 2]])
+    np.testing.assert_array_equal(got[2], want[:, [1, 2, 2]])
+    np.testing.assert_array_equal(got[3], want + [[0], [1], [0]])
+
+
 def test_adding_outside_adds_nothing() -> None:
     (got,) = interpreted(lambda x, i: xp.scatter_add(x, i, 1.0), np.zeros(3), np.array([-4, 3, 1, 99, -99]))
     assert got.tolist() == [0, 1, 0]
