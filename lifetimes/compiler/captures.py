@@ -4,10 +4,11 @@ Numbers and the like that a traced function uses become constants of its graph, 
 is compiled.  Which they are is read from the function's bytecode once: names of closures and globals, with the
 attributes that follow them (``config.scale``).  Functions that it uses are looked into as well.
 
-Arrays are not constants: a graph takes them as parameters, and only their layout is part of the key.
+Arrays are not constants: a graph takes them as parameters, and of those of a device only the layout is part of the key.
 
 What cannot be seen in the bytecode is read when the function is traced, and not again: elements of containers that
-change in place are seen (containers are taken apart), attributes found through function calls are not.
+change in place are seen (containers are taken apart); attributes of what a local name, an element of a container or the
+result of a call stands for are not.
 """
 
 from __future__ import annotations
