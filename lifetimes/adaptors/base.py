@@ -15,7 +15,7 @@ from lifetimes.backend import Driver, EventHandle, MemoryInfo, StreamHandle
 
 __all__ = ["Adaptor"]
 
-_ABILITIES: Final = [value for name, value in vars(backend).items() if name.startswith("Supports")]
+_ABILITIES: Final = [value for name, value in vars(backend).items() if name.startswith(("Supports", "Is"))]
 
 
 class Adaptor:

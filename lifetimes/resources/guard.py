@@ -22,7 +22,7 @@ from lifetimes.errors import ClosedError, OutOfMemory
 
 __all__ = ["GuardedDriver"]
 
-_FACTS: Final = ("max_allocation", "name", "out_of_memory_codes", "target")
+_FACTS: Final = ("max_allocation", "name", "out_of_memory_codes", "synchronous", "target")
 _CALLS: Final = (
     "allocate", "call", "call_now", "compile", "copy", "copy_in", "copy_out", "create_stream", "function", "launch", "load",
     "memory_info", "view",

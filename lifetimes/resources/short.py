@@ -118,8 +118,8 @@ class ShortWork:
                     if write is not None and write[0] is not timeline and write[1] > write[0].reached:
                         return None
                     if entry.earlier is not None:  # done, since this stream waited for them; but perhaps not told
-                        for line, number in entry.earlier:
-                            if line is not timeline and number > line.reached:
+                        for other, written in entry.earlier:
+                            if other is not timeline and written > other.reached:
                                 return None
                     entry.reads[timeline] = sequence
                     if entry.kept:

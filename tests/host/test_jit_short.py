@@ -16,12 +16,14 @@ pytest.importorskip("llvmlite")
 
 import lifetimes
 from lifetimes import instrument
+from lifetimes.adaptors import Logged
 from lifetimes.entry import DIRTY
 from lifetimes.locks import held_here, lock
 from lifetimes.manager.letting_go import let_go
 from lifetimes.origins import record_at_least
 from lifetimes.resources.short import ShortWork
 from lifetimes.testing.disturb import interrupt, run_disturbed
+from lifetimes_host.driver import HostDriver
 
 ONES = np.ones(3)
 STRIDE = 1 if os.environ.get("LIFETIMES_NIGHTLY") else 7
@@ -136,7 +138,8 @@ def test_each_use_is_counted_once(device: lifetimes.Device, short: list[bool]) -
     short.clear()
     assert uses(lambda: function(x, 2.0), lambda: function.into(out, x, 2.0)) == 4
     assert short == [True, True]
-    device.driver.call(wait, (), device.stream.handle)
+    driver: Any = device.driver
+    driver.call(wait, (), device.stream.handle)
     assert begun.wait(30)
     short.clear()
     assert uses(lambda: function(x, 2.0), lambda: function.into(out, x, 2.0)) == 4
@@ -345,6 +348,23 @@ def test_inside_the_lock_it_is_refused(device: lifetimes.Device, short: list[boo
     assert set(short) == {False}
     assert not held_here()
     assert function(x, 2.0).numpy().tolist() == [3.0] * 3
+
+
+def test_what_is_logged_is_logged_without_the_lock(short: list[bool]) -> None:
+    held: list[bool] = []
+    lines: list[str] = []
+
+    def log(line: str) -> None:
+        held.append(held_here())
+        lines.append(line)
+
+    with lifetimes.open(Logged(HostDriver(1 << 26), log)) as device:
+        function, x = plus(device)
+        lines.clear()
+        assert function(x, 2.0).numpy().tolist() == [3.0] * 3
+    assert any(line.startswith("call(") for line in lines)
+    assert not any(held)
+    assert not any(short)
 
 
 def test_nothing_is_alive_afterwards(device: lifetimes.Device) -> None:

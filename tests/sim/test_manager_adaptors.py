@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 
 from lifetimes.adaptors import Counted, Limited, Logged, simple_driver
 from lifetimes.adaptors.base import Adaptor
-from lifetimes.backend import Driver, SupportsCode, SupportsContext, SupportsHostCall
+from lifetimes.backend import Driver, IsSynchronous, SupportsCode, SupportsContext, SupportsHostCall
 from lifetimes.errors import BackendError, OutOfMemory
 from lifetimes.manager import Manager
+from lifetimes.resources.guard import GuardedDriver
 from lifetimes.testing.conformance.backend import MemoryConformance, OrderConformance
 from lifetimes.testing.sim import SimDriver
 from lifetimes_host import HostDriver
@@ -61,6 +63,13 @@ def test_an_adaptor_has_the_abilities_that_its_upstream_has_and_no_others(adapt:
     with pytest.raises(AttributeError):
         _ = rich.nonsense
     assert "over" in repr(plain)
+
+
+@pytest.mark.parametrize("adapt", [Adaptor, Counted, GuardedDriver])
+def test_a_synchronous_driver_is_seen_to_be_one_through_others(adapt: Callable[[Driver], Driver]) -> None:
+    """By the object's own attribute: what `isinstance` looks at from Python 3.12 on."""
+    assert inspect.getattr_static(adapt(simple_driver(**FOUR)), "synchronous") is True
+    assert not isinstance(adapt(SimDriver()), IsSynchronous)
 
 
 def test_a_limit_bounds_what_is_allocated_through_it() -> None:
