@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from rich.console import Console
+from rich.measure import Measurement
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
@@ -18,6 +19,9 @@ from lifetimes.replay.trace import Trace
 from lifetimes.sizes import format_bytes
 
 __all__ = ["ReplayProgress", "print_report"]
+
+FOLDED: Final = 8
+"""Columns that a name may be folded into."""
 
 
 class ReplayProgress:
@@ -63,9 +67,23 @@ def print_report(trace: Trace, runs: list[Played], *, plot: str | None) -> None:
     console = Output()
     console.print(Text(describe(trace)))
     console.print()
-    console.print(comparison(trace, runs))
+    print_whole(console, comparison(trace, runs))
     for line in remarks(trace, runs, plot):
         console.print(line)
+
+
+def print_whole(console: Console, table: Table) -> None:
+    """Print a table with every figure whole: names fold, and if that is not enough the lines are longer than the terminal."""
+    folding = [column for column in table.columns if not column.no_wrap]
+    for column in folding:
+        column.max_width = FOLDED
+    least = Measurement.get(console, console.options.update(width=1000), table).minimum
+    for column in folding:
+        column.max_width = None
+    width = console.width
+    console.width = max(width, least)
+    console.print(table)
+    console.width = width
 
 
 def describe(trace: Trace) -> str:
@@ -97,7 +115,7 @@ def comparison(trace: Trace, runs: list[Played]) -> Table:
     table = Table(box=None, padding=(0, 1), collapse_padding=True, pad_edge=False, header_style="bold")
     table.add_column("\nlimit", no_wrap=True)
     for name in ("table", "policy"):  # of a name in the user's own package something may have to give
-        table.add_column(f"\n{name}", overflow="fold")
+        table.add_column(f"\n{name}", overflow="fold", min_width=len(name))
     each_step = "step" if trace.allocations else "use"
     names = ["\nhits", "\nmisses", "miss\nratio"] if not trace.allocations else []
     names += ["evic-\ntions", "bytes\nup", "bytes\nback", f"time a\n{each_step}", "look-\nup"]

@@ -213,13 +213,15 @@ def test_a_function_that_makes_no_policy_is_told_with_what_was_done(
     assert "; raised while the policy 'json:dumps' was made" in err
 
 
-def test_a_long_name_of_a_policy_leaves_the_figures_whole(
-    trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("columns", ["80", "40"])
+def test_figures_stay_whole_beside_a_long_name_and_on_a_narrow_terminal(
+    columns: str, trace: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("COLUMNS", columns)
     _, out, _ = replay(capsys, trace, "--policy", "lru,lifetimes.policies.lru:LRUPolicy", "--limit", "64KiB")
     assert "…" not in out
     assert out.count("64 KiB") >= 2
+    assert columns == "40" or all(len(line) <= 80 for line in out.splitlines())
 
 
 def test_a_trace_that_is_not_there_or_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
