@@ -23,6 +23,7 @@ from lifetimes.compiler import team
 from lifetimes.compiler.bound import bits_of
 from lifetimes.compiler.launcher import Launch, launchers
 from lifetimes.compiler.plan import BRIEF, SHARED, KernelStep, MatmulStep, Plan, Step
+from lifetimes.compiler.problems import RangeProblem
 from lifetimes.device import on_sound_input
 from lifetimes.errors import BackendError
 from lifetimes.manager.letting_go import let_go
@@ -267,7 +268,13 @@ def _kernel_call(
 
 
 def _word(dtype: np.dtype[Any], number: Any) -> int:
-    return bits_of(dtype.type(number))
+    try:
+        return bits_of(dtype.type(number))
+    except OverflowError:
+        raise RangeProblem(
+            f"the Python integer {number} is out of the bounds of {dtype}, which it is passed as; "
+            "make it a float or a NumPy number, or name the argument in static=(...)"
+        ) from None
 
 
 def _together(launch: Any, calls: list[tuple[Any, ...]], threads: int) -> None:

@@ -96,7 +96,7 @@ class Jitted:
         static = {name: at - 1 for name, at in self._static.items() if at}
         bound = Jitted(MethodType(self._function, instance), static)
         kept = getattr(instance, "__dict__", None)
-        if kept is not None:  # found there first the next time
+        if isinstance(kept, dict):  # found there first the next time; a class (of a class method) keeps nothing
             kept[self._function.__name__] = bound
         return bound
 

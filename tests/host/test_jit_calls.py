@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -156,3 +157,34 @@ def test_without_arrays_it_runs_on_the_current_device() -> None:
         result = lifetimes.jit(lambda n: np.zeros_like(n) + 3, static=())(2.0)
         assert result.device is device
         assert float(result.numpy()) == 3.0
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="a classmethod binds only functions from 3.13 on")
+def test_a_class_method(device: lifetimes.Device) -> None:
+    class Model:
+        weight = 2.0
+
+        @classmethod
+        @lifetimes.jit
+        def apply(cls, x: Any) -> Any:
+            return x * cls.weight
+
+    x = device.asarray(np.ones(2))
+    assert first(Model.apply(x)) == first(Model().apply(x)) == 2
+    Model.weight = 3.0
+    assert first(Model.apply(x)) == 3
+
+
+@pytest.mark.parametrize("size", [3, 2_000_000])
+def test_an_integer_that_is_passed_and_does_not_fit(device: lifetimes.Device, size: int) -> None:
+    """The call fails as a whole, and the next one works."""
+    x = device.asarray(np.ones(size))
+    out = device.asarray(np.zeros(size))
+    function = lifetimes.jit(lambda x, n: x + n)
+    for _ in range(2):
+        with pytest.raises(OverflowError, match=r"integer 2\d* is out of the bounds of int64, which it is passed as"):
+            function(x, 2 * 10**30)
+        with pytest.raises(OverflowError, match="name the argument in static"):
+            function.into(out, x, 2 * 10**30)
+        assert first(function(x, 2)) == 3
+    assert first(function(x, np.uint64(2**63))) == 2.0**63
