@@ -77,7 +77,7 @@ def print_whole(console: Console, table: Table) -> None:
     folding = [column for column in table.columns if not column.no_wrap]
     for column in folding:
         column.max_width = FOLDED
-    least = Measurement.get(console, console.options.update(width=1000), table).minimum
+    least = Measurement.get(console, console.options.update(width=1000), table).maximum
     for column in folding:
         column.max_width = None
     width = console.width

@@ -220,6 +220,7 @@ def test_figures_stay_whole_beside_a_long_name_and_on_a_narrow_terminal(
     monkeypatch.setenv("COLUMNS", columns)
     _, out, _ = replay(capsys, trace, "--policy", "lru,lifetimes.policies.lru:LRUPolicy", "--limit", "64KiB")
     assert "…" not in out
+    assert all(line.endswith("%") for line in out.splitlines() if line.startswith("64 KiB"))
     assert out.count("64 KiB") >= 2
     assert columns == "40" or all(len(line) <= 80 for line in out.splitlines())
 
