@@ -196,7 +196,7 @@ class Timeline:
                     break
                 if sequence > mark.high or not mark.ready:
                     mark.also.append(sequence)
-            for (_, high, error), ordinal in zip(list(self.failures), self._tellers, strict=True):
+            for (_, high, error), ordinal in zip(list(self.failures), self._tellers, strict=False):
                 if ordinal > since and sequence > high:
                     self._fail(sequence - 1, sequence, error, 0)
                     break
@@ -325,15 +325,16 @@ class Timeline:
         with self._lock:
             if mark.gone or self.closed:
                 return  # another thread was told first
-            mark.gone = True
-            self._marks.remove(mark)
-            if error is not None:
+            if error is not None:  # first: an interrupt may have it told twice, but not never
                 self._fail(mark.low, mark.high, error, mark.ordinal)
                 for number in mark.also:
                     self._fail(number - 1, number, error, mark.ordinal)
+            mark.gone = True
+            self._marks.remove(mark)
             self._reached_up_to(mark.sequence)
 
     def _fail(self, low: int, high: int, error: BackendError, ordinal: int) -> None:
+        del self._tellers[len(self.failures) :]  # one that an interrupt has left alone
         self._tellers.append(ordinal)
         self.failures.append((low, high, error))
         told.count += 1

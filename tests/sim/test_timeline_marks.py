@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from lifetimes.errors import BackendError
+from lifetimes.testing.disturb import run_disturbed
 from lifetimes.testing.sim import SimDriver, WouldBlock
 from lifetimes.timeline import MANY, Timeline, Work
+from tests.sim.test_manager_interrupts import interrupt_the_library
 from tests.unit.memory.scene import Gate
 
 
@@ -285,3 +287,24 @@ def test_many_threads_get_the_same_answers() -> None:
     stream.line.check_invariants()
     stream.line.close()
     assert driver.live_events == []
+
+
+@pytest.mark.thread_unsafe(reason="sets a trace function")
+def test_a_failure_is_told_although_ctrl_c_strikes_who_learns_of_it() -> None:
+    for step in range(500):
+        driver = SimDriver()
+        line = Timeline(driver, driver.create_stream())
+        address = driver.allocate(8)
+        driver.faults.fail("call", at="completion")
+        driver.call(np.copyto, (driver.view(address, 8), np.uint8(1)), line.handle)
+        number = line.tick()
+        try:
+            reached = run_disturbed(line.wait, number, step=step, act=interrupt_the_library, after_calls=True)
+        except KeyboardInterrupt:
+            reached = True
+        line.wait(number)
+        assert line.error(number) is not None, f"step {step}"
+        line.cover(number + 1, -1)  # looks at all that has failed
+        if not reached:
+            break
+    assert step > 20
