@@ -134,7 +134,7 @@ def test_a_file_that_another_thread_is_just_writing_goes_too(tmp_path: Path, mon
     late = mine.new_path().with_suffix(".part")
     mine.new_path().write_text("spilled")
     original = directory_module._remove_content
-    calls = []
+    calls: list[int] = []
 
     def remove_content(folder: Path) -> int:
         removed = original(folder)
