@@ -245,6 +245,9 @@ class Timeline:
             self._spare.clear()
         for slot in slots:
             _destroy(self.driver, slot)
+        if self.borrowed:
+            # Perhaps the last reference to somebody's object.  Tickets keep the timeline, and drop it under the lock.
+            self.handle = None
 
     def _advance(self, sequence: int, block: bool) -> bool:
         """Ask the driver about the marks, oldest first, since each tells only its own failure."""

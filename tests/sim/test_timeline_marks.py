@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from lifetimes.errors import BackendError
+from lifetimes.locks import held_here, lock
 from lifetimes.testing.disturb import run_disturbed
 from lifetimes.testing.sim import SimDriver, WouldBlock
 from lifetimes.timeline import MANY, Timeline, Work
@@ -308,3 +309,21 @@ def test_a_failure_is_told_although_ctrl_c_strikes_who_learns_of_it() -> None:
         if not reached:
             break
     assert step > 20
+
+
+def test_the_object_of_a_borrowed_stream_goes_at_the_close_and_not_with_the_last_ticket() -> None:
+    """Tickets of entries and blocks are dropped under the library's lock, where no code of users may run."""
+
+    class Queue:
+        def __del__(self) -> None:
+            inside.append(held_here())
+
+    inside: list[bool] = []
+    line = Timeline(SimDriver(), Queue(), borrowed=True)
+    ticket = [(line, 0)]
+    line.close()
+    assert inside == [False]
+    del line
+    with lock:
+        ticket.clear()
+    assert inside == [False]
