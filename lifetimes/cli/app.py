@@ -7,6 +7,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TextIO
 
 from lifetimes.cli.commands import names
 from lifetimes.cli.failing import BAD_INPUT, FAILED, INTERRUPTED, PIPE_CLOSED, InputError, one_line
@@ -59,8 +60,18 @@ def tell(words: Sequence[str], error: BaseException, line: str) -> None:
 
 
 def never_fail_to_print() -> None:
-    """A path or a label may hold what the terminal's encoding does not; a question mark is better than a traceback."""
+    """A path or a label may hold what the terminal's encoding does not; a question mark is better than a traceback.
+
+    Where stdout or stderr was closed by the caller, Python has None.
+    """
+    sys.stdout = sys.stdout or nowhere()
+    sys.stderr = sys.stderr or nowhere()
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None and getattr(stream, "errors", "") == "strict":
             reconfigure(errors="replace")
+
+
+def nowhere() -> TextIO:
+    """What is written there is lost.  It is open until the process ends."""
+    return open(os.open(os.devnull, os.O_WRONLY), "w", closefd=False)

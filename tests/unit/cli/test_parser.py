@@ -171,6 +171,13 @@ def test_a_reader_who_goes_is_no_error(words: list[str]) -> None:
         assert process.wait() == 141
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_streams_are_no_error(closed: str) -> None:
+    command = f"{sys.executable} -W error -m lifetimes doctor --no-isolate --backend sim {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_every_command_has_a_row_and_its_module() -> None:
     for command in commands.COMMANDS:
         module = command.load()
