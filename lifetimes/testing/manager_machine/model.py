@@ -74,8 +74,8 @@ class MachineModel(RuleBasedStateMachine):
         warnings.simplefilter("ignore", CleanupWarning)
         self.driver = SimDriver(self.total + (16 << 10), manual=self.manual)
         self.manager = Manager(self.driver, memory_limit=self.total, pin_timeout=0.0, **self.manager_options())
-        handles = [self.driver.create_stream() for _ in range(3)]
-        self.streams = [Timeline(self.driver, handle, borrowed=at == 2) for at, handle in enumerate(handles)]
+        self.handles = [self.driver.create_stream() for _ in range(3)]
+        self.streams = [Timeline(self.driver, handle, borrowed=at == 2) for at, handle in enumerate(self.handles)]
         self.content: dict[int, ByteView | None] = {}
         self.lost: set[int] = set()
         self.unsure: set[int] = set()  # a write did not go through: lost or not, nobody knows
@@ -244,9 +244,9 @@ class MachineModel(RuleBasedStateMachine):
     def books_at_the_end(self) -> None:
         """Nothing of the manager is left on the driver."""
         self.driver.run_until_idle()
-        for stream in self.streams:
+        for stream, handle in zip(self.streams, self.handles, strict=True):
             stream.close()
-            self.driver.destroy_stream(stream.handle)
+            self.driver.destroy_stream(handle)
         assert self.manager.memory.reserved == 0
         assert sorted(self.let_go) == sorted(self.adopted.values()), "an owner was not told, or told twice"
         for address in self.adopted.values():

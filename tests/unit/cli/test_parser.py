@@ -149,7 +149,7 @@ def test_the_traceback_is_shown_on_demand(
     stand_in(monkeypatch, fail_with(InputError("odd")))
     assert main(words) == 2
     said = capsys.readouterr().err
-    assert said.startswith("Traceback")
+    assert "Traceback (most recent call last)" in said
     assert said.endswith("lifetimes demo: odd\n")
 
 
