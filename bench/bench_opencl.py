@@ -107,7 +107,9 @@ def bench_copy(compare: Compare, way: str, nbytes: int) -> None:
 def bench_launch(compare: Compare) -> None:
     """OpenCL: driver.launch, four arguments, against the bare call with 1.5 us more"""
     cl = require("pyopencl")
-    with adopted() as (driver, queue):
+    with adopted() as (driver, _):
+        stream = driver.create_stream()
+        queue = stream.queue  # the bare calls go to the very same one
         module = driver.load(driver.compile(SOURCE))
         function = driver.function(module, "axpy")
         x, y = (driver.allocate(4096) for _ in range(2))
@@ -118,7 +120,7 @@ def bench_launch(compare: Compare) -> None:
 
         def driver_launch(rounds: Iterator[None]) -> None:
             for _ in rounds:
-                driver.launch(function, size, (2.0, x, y, 64), queue)
+                driver.launch(function, size, (2.0, x, y, 64), stream)
             queue.finish()
 
         def bare_enqueue_plus(rounds: Iterator[None]) -> None:
