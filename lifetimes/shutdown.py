@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from lifetimes import cell, locks, pending, reaper
 from lifetimes.cell import next_key
+from lifetimes.deferring import defer
 from lifetimes.failures import Failure, error_in_words, report, warn
 from lifetimes.holders import Export, Pin
 from lifetimes.lifetime import Lifetime
@@ -91,7 +92,7 @@ def _at_exit() -> None:
         # these methods a late drop runs no code at all.
         cell.live.clear()
         locks.ignore_the_collector(reaper._look_again)
-        for kind in (Lifetime, Export, Pin, reaper.defer):
+        for kind in (Lifetime, Export, Pin, defer):
             delattr(kind, "__del__")
 
 

@@ -77,13 +77,13 @@ def test_everything_is_released_children_first(end: str, tmp_path: Path) -> None
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_signal_that_kills_releases_nothing_and_says_nothing(tmp_path: Path) -> None:
     """inducer/pycuda#74: with default handling nobody is asked; the operating system takes everything."""
-    ended = run_script(FAMILY + "os.kill(os.getpid(), 15)\ntime.sleep(30)", tmp_path)
+    ended = run_script(FAMILY + "import signal\nos.kill(os.getpid(), 15)\nsignal.pause()", tmp_path)
     assert (ended.code, ended.err, ended.freed) == (-signal.SIGTERM, "", [])
 
 
 def test_a_signal_handler_that_exits_releases_everything(tmp_path: Path) -> None:
     script = (
-        FAMILY + "import signal\nsignal.signal(15, lambda *_: sys.exit(4))\nos.kill(os.getpid(), 15)\ntime.sleep(30)"
+        FAMILY + "import signal\nsignal.signal(15, lambda *_: sys.exit(4))\nos.kill(os.getpid(), 15)\nsignal.pause()"
     )
     ended = run_script(script, tmp_path)
     assert (ended.code, ended.err, ended.freed) == (4, "", FREED)
